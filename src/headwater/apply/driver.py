@@ -1,0 +1,226 @@
+"""The apply driver: installs the view delta up to a csn in the view's table [Salem00 §1, Fig. 2 and 3].
+
+One Delta commit carries the rows and the csn that they stand for. Forward or back is the same: the net effect of the
+delta between the two moments is merged with its sign. Exactly once as in propagate: the step is recorded, committed
+under its number, then known to the catalog; a repeat is passed over by Delta and recognised by the commit's metadata.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from headwater.algebra.time import Csn, Interval
+from headwater.catalog.fencing import Lease
+from headwater.catalog.records import RefreshRecord, StepRecord, ViewRecord
+from headwater.context import Context, apply_lease, propagate_lease
+from headwater.definition import Definition
+from headwater.durable import DurablePoint
+from headwater.engine.files import remove_directory
+from headwater.engine.spark import CommitTag
+from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
+from headwater.sql.relations import COUNT, CSN
+from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql
+
+_RECENT = 10  # commits among which our own is looked for first
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    csn: Csn
+    rows: int
+    moved: bool
+
+
+def high_water_mark(context: Context, view: ViewRecord) -> Csn:
+    return min(leaf.t_comp for leaf in context.catalog.leaves(view.view_id))
+
+
+def apply(context: Context, name: str, to: Csn, *, started: float | None = None) -> Applied:
+    """Bring the view's table to ``to``, forward or back."""
+    started = time.monotonic() if started is None else started
+    view_id = context.catalog.view(name).view_id
+    with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+        finish_open_steps(context, lease, name)
+        view = context.catalog.view(name)
+        require_reachable(context, view, to)
+        if to == view.csn:
+            return Applied(to, 0, moved=False)
+        step = context.catalog.begin_step(lease, view_id, "apply", {"from": view.csn, "to": to})
+        context.reached(DurablePoint.APPLY_INTENDED)
+        rows = _install(context, lease, view, step, started)
+        return Applied(to, rows, moved=True)
+
+
+def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
+    """Raise unless the view can be had at a csn from its table and its view delta."""
+    if csn < view.kept_from:
+        raise MomentBeforeHistory(
+            f"View {view.name!r} is kept from csn {view.kept_from} on; csn {csn} is before that.",
+            remedy=f"Ask for csn {view.kept_from} or later.",
+            view=view.name,
+            kept_from=view.kept_from,
+        )
+    mark = high_water_mark(context, view)
+    if csn > mark:
+        raise BeyondHighWaterMark(
+            f"View {view.name!r} is propagated up to csn {mark}; csn {csn} is beyond that.",
+            remedy=f"Propagate first: lake.propagate({view.name!r}, to={csn}), or refresh, which does both.",
+            view=view.name,
+            high_water_mark=mark,
+        )
+
+
+def finish_open_steps(context: Context, lease: Lease, name: str) -> None:
+    """Complete what a driver that was killed had begun."""
+    view = context.catalog.view(name)
+    for step in context.catalog.open_steps(view.view_id, "apply"):
+        if "recompute" in step.intent:
+            with context.catalog.lease(
+                propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait
+            ) as other:
+                _recompute(context, [lease, other], context.catalog.view(name), step, time.monotonic())
+        else:
+            _install(context, lease, context.catalog.view(name), step, time.monotonic())
+
+
+def _tag(view: ViewRecord, step: StepRecord, csn: Csn) -> CommitTag:
+    return CommitTag(f"headwater:{view.view_id}:apply", step.step_id, {"step": step.step_id, "view": view.name, "csn": csn})
+
+
+def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord, started: float) -> int:
+    start, to = Csn(step.intent["from"]), Csn(step.intent["to"])
+    if view.csn != start:
+        raise InternalError(f"Step {step.step_id} begins at csn {start}, view {view.name} stands at {view.csn}.")
+    interval, sign = (Interval(start, to), 1) if to > start else (Interval(to, start), -1)
+    rows, version = 0, view.version
+    if _changed(context, view, interval):
+        context.progress(f"{view.name}: applying {'+' if sign > 0 else '-'}{interval}")
+        names = [name for name, _ in view.columns]
+        text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
+        try:
+            rows = context.engine.merge(text, _tag(view, step, to), f"applying {interval} to {view.name}")
+        except QueryFailed as error:
+            if "hw_positive" in str(error.__cause__).lower() or "check constraint" in str(error.__cause__).lower():
+                raise InternalError(
+                    f"The view delta of {view.name} over {interval} would take away rows that are not there.",
+                    remedy="Please report this; the view's table is unchanged.",
+                ) from error
+            raise
+        version = _committed_version(context, view, step)
+    context.reached(DurablePoint.APPLY_COMMITTED)
+    mode, reason = ("incremental", "CHANGES_APPLIED") if version != view.version else ("incremental", "NO_NET_CHANGE")
+    context.catalog.finish_apply(
+        lease,
+        step.step_id,
+        csn=to,
+        version=version,
+        outcome={"rows": rows},
+        refresh=_story(context, view, to, mode, reason, rows, started),
+    )
+    context.reached(DurablePoint.APPLY_RECORDED)
+    return rows
+
+
+def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
+    """Whether any base table changed between the two moments; if none did, neither did the view."""
+    tables = {leaf.table for leaf in context.catalog.leaves(view.view_id)}
+    return any(context.catalog.changed_csns(table, interval) for table in tables)
+
+
+def _committed_version(context: Context, view: ViewRecord, step: StepRecord) -> int:
+    """The version of this step's commit; the view's present one if the net change was empty and Delta made none."""
+    for limit in (_RECENT, None):
+        commits = context.engine.history(view.location, limit)
+        for commit in commits:
+            if commit.facts.get("step") == step.step_id:
+                return commit.version
+        if commits[-1].version <= view.version:
+            break
+    return view.version
+
+
+def _story(
+    context: Context, view: ViewRecord, csn: Csn, mode: str, reason: str, rows: int, started: float
+) -> RefreshRecord:
+    return RefreshRecord(
+        view_id=view.view_id,
+        view_name=view.name,
+        from_csn=view.csn,
+        csn=csn,
+        mode=mode,
+        reason=reason,
+        rows=rows,
+        seconds=time.monotonic() - started,
+        finished_at=context.clock(),
+    )
+
+
+# ---------------------------------------------------------------------- from scratch
+
+
+def recompute(context: Context, name: str, csn: Csn, reason: str, *, started: float) -> Applied:
+    """Bring the view to a csn from its tables; its past before that can't be had any more."""
+    view_id = context.catalog.view(name).view_id
+    with (
+        context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
+        context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
+    ):
+        view = context.catalog.view(name)
+        intent = {"recompute": csn, "reason": reason}
+        step = context.catalog.begin_step([lease, other], view_id, "apply", intent)
+        context.reached(DurablePoint.APPLY_INTENDED)
+        return _recompute(context, [lease, other], view, step, started)
+
+
+def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: StepRecord, started: float) -> Applied:
+    csn = Csn(step.intent["recompute"])
+    definition = Definition.load(view)
+    context.progress(f"{view.name}: recomputing at csn {csn}")
+    delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
+    remove_directory(delta_location)  # what an earlier try left
+    create_delta_table(context, delta_location, view.columns)
+    text = counted_sql(definition.at(context.catalog, csn), [name for name, _ in view.columns])
+    frame = context.engine.query(text)
+    doing = f"recomputing {view.name}"
+    rows = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
+    version = _committed_version(context, view, step)
+    context.reached(DurablePoint.APPLY_COMMITTED)
+    context.catalog.reset_view(
+        leases,
+        view.view_id,
+        step.step_id,
+        csn=csn,
+        version=version,
+        delta_location=delta_location,
+        outcome={"rows": rows},
+        refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started),
+    )
+    context.reached(DurablePoint.APPLY_RECORDED)
+    remove_directory(view.delta_location)
+    return Applied(csn, rows, moved=True)
+
+
+# ---------------------------------------------------------------------- the tables of a view
+
+
+def create_view_table(
+    context: Context, location: str, columns: tuple[tuple[str, str], ...], cluster_by: tuple[str, ...]
+) -> None:
+    properties = {"delta.enableDeletionVectors": "true", **_name_mapping(columns)}
+    text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
+    context.engine.run(text, f"creating {location}")
+    # A count that would fall to zero or below is a wrong view: Delta refuses the commit.
+    context.engine.run(add_constraint_sql(location, "hw_positive", f"{COUNT} > 0"), f"guarding {location}")
+
+
+def create_delta_table(context: Context, location: str, columns: tuple[tuple[str, str], ...]) -> None:
+    properties = _name_mapping(columns)
+    text = create_table_sql(location, columns, bookkeeping=[CSN, COUNT], cluster_by=(), properties=properties)
+    context.engine.run(text, f"creating {location}")
+
+
+def _name_mapping(columns: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Delta stores names such as ``(a + 1)`` only with column mapping."""
+    plain = all(not set(name) & set(" ,;{}()\n\t=") for name, _ in columns)
+    return {} if plain else {"delta.columnMapping.mode": "name"}

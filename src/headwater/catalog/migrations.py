@@ -1,0 +1,100 @@
+"""Bringing a catalog to the schema that this Headwater knows.
+
+A new catalog is made at the newest version at once. An older one is upgraded one version at a time, each in a
+transaction of its own that also counts the version up: a migration that fails leaves the catalog as it was
+before that migration, readable by the Headwater of that version. Both databases roll back DDL.
+
+``MIGRATIONS[k]`` leads from version k + 1 to k + 2. A migration is written with alembic's operations (on SQLite,
+``op.batch_alter_table`` for what ALTER TABLE can't do there) and never edited once released.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+
+from headwater.catalog import schema
+from headwater.catalog.database import LOCK_WAIT_SECONDS, Database
+from headwater.errors import CatalogUnavailable, NotALake
+
+Migration: TypeAlias = Callable[[Operations], None]
+
+MIGRATIONS: tuple[Migration, ...] = ()
+
+
+def prepare(database: Database, *, create: bool) -> None:
+    """Make sure that the catalog is there and of the newest version; a newer one is not touched."""
+    if not create and database.path is not None and not database.path.exists():
+        raise _not_a_lake(database)
+    with database.read() as connection:
+        version = _version(connection)
+    if version is None:
+        if not create:
+            raise _not_a_lake(database)
+        _create(database)
+    else:
+        database.require_readable(version)
+        upgrade(database)
+
+
+def upgrade(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Run what is missing; the version reached."""
+    newest = len(migrations) + 1
+    while True:
+        with database.read() as connection:
+            version = _version(connection)
+        if version is None:
+            raise _not_a_lake(database)
+        database.require_readable(version, newest)
+        if version == newest:
+            return version
+        _run_next(database, migrations)
+
+
+def _run_next(database: Database, migrations: Sequence[Migration]) -> None:
+    table = schema.lake
+    with database.schema_change() as connection:
+        # Read again, under the lock: another process may have upgraded meanwhile. Writers wait for this row.
+        version = connection.execute(sa.select(table.c.schema_version).with_for_update()).scalar_one()
+        if version <= len(migrations):
+            migrations[version - 1](Operations(MigrationContext.configure(connection)))
+            connection.execute(sa.update(table).values(schema_version=version + 1))
+
+
+def _create(database: Database) -> None:
+    if database.is_sqlite:
+        _use_write_ahead_log(database)
+    with database.schema_change() as connection:
+        if _version(connection) is not None:
+            return  # another process was faster
+        schema.metadata.create_all(connection, checkfirst=False)
+        connection.execute(
+            sa.insert(schema.lake).values(
+                lake_id=str(uuid.uuid4()), schema_version=schema.SCHEMA_VERSION, created_at=database.clock()
+            )
+        )
+
+
+def _use_write_ahead_log(database: Database) -> None:
+    """SQLite does not wait for a lock here, so several processes that create one catalog together must."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while not database.switch_to_wal():
+        if time.monotonic() > deadline:
+            raise CatalogUnavailable(f"Another program holds {database.display}.", remedy="Stop it and try again.")
+        time.sleep(0.02)
+
+
+def _version(connection: sa.Connection) -> int | None:
+    if not sa.inspect(connection).has_table(schema.lake.name):
+        return None
+    return connection.execute(sa.select(schema.lake.c.schema_version)).scalar_one_or_none()
+
+
+def _not_a_lake(database: Database) -> NotALake:
+    return NotALake(f"There is no Headwater catalog at {database.display}.", remedy="Create the lake first.")

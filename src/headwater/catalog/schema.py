@@ -1,0 +1,177 @@
+"""The catalog's tables: one schema for SQLite and PostgreSQL.
+
+Times are microseconds since 1970 in UTC, csns and Delta versions are 64-bit integers, identifiers are text. Values
+that the catalog only carries (definitions, intents, outcomes, problems) are JSON.
+
+``hw_units_of_work`` outlives the base tables that it speaks of, because csns are never given twice. A name that is
+tracked, dropped and tracked again is a new table with versions of its own: ``tracked_since`` (the base table's
+``since_csn``) keeps the two apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+SCHEMA_VERSION = 1
+
+metadata = sa.MetaData()
+
+# SQLite gives never-reused row ids only to a column declared INTEGER.
+_Identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _json() -> sa.JSON:
+    return sa.JSON(none_as_null=True)
+
+
+def _column(name: str, kind: Any, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=null)
+
+
+lake = sa.Table(
+    "hw_lake",
+    metadata,
+    sa.Column("lake_id", sa.Text, primary_key=True),
+    _column("schema_version", sa.Integer),
+    _column("created_at", sa.BigInteger),
+)
+
+base_tables = sa.Table(
+    "hw_base_tables",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    _column("location", sa.Text),
+    _column("table_uuid", sa.Text),
+    _column("columns", _json()),
+    _column("mode", sa.Text),
+    _column("since_csn", sa.BigInteger),
+    _column("since_version", sa.BigInteger),
+    _column("captured_version", sa.BigInteger),
+    _column("captured_at", sa.BigInteger),
+    _column("problem", _json(), null=True),
+    sa.CheckConstraint("mode IN ('versioned', 'live')", name="hw_base_tables_mode"),
+)
+
+units_of_work = sa.Table(
+    "hw_units_of_work",
+    metadata,
+    sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("table_name", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    _column("tracked_since", sa.BigInteger),
+    _column("committed_at", sa.BigInteger),
+    _column("operation", sa.Text),
+    _column("rows", sa.BigInteger, null=True),
+    sa.UniqueConstraint("table_name", "tracked_since", "version", name="hw_units_of_work_once"),
+    sa.Index("hw_units_of_work_by_table", "table_name", "csn", "version"),
+    sa.Index("hw_units_of_work_by_time", "committed_at", "csn"),
+)
+
+views = sa.Table(
+    "hw_views",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("view_id", sa.Text, nullable=False, unique=True),
+    _column("sql", sa.Text),
+    _column("definition", _json()),
+    _column("columns", _json()),
+    _column("options", _json()),
+    _column("cluster_by", _json()),
+    _column("location", sa.Text),
+    _column("delta_location", sa.Text),
+    _column("created_csn", sa.BigInteger),
+    _column("csn", sa.BigInteger),
+    _column("version", sa.BigInteger),
+    _column("kept_from", sa.BigInteger),
+    _column("method", sa.Text),
+    _column("problem", _json(), null=True),
+    _column("last_mode", sa.Text, null=True),
+    _column("last_reason", sa.Text, null=True),
+    _column("created_at", sa.BigInteger),
+    sa.CheckConstraint("method IN ('frontier', 'rolling')", name="hw_views_method"),
+)
+
+leaves = sa.Table(
+    "hw_leaves",
+    metadata,
+    sa.Column("view_id", sa.Text, sa.ForeignKey("hw_views.view_id"), primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True, autoincrement=False),
+    _column("alias", sa.Text),
+    _column("table_name", sa.Text),
+    _column("time", sa.BigInteger),
+    _column("t_comp", sa.BigInteger),
+    _column("width_kind", sa.Text, null=True),
+    _column("width_value", sa.BigInteger, null=True),
+    sa.Index("hw_leaves_by_table", "table_name"),
+)
+
+query_lists = sa.Table(
+    "hw_query_lists",
+    metadata,
+    sa.Column("view_id", sa.Text, primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    _column("start_csn", sa.BigInteger),
+    _column("end_csn", sa.BigInteger),
+    _column("execution_time", sa.BigInteger),
+    sa.ForeignKeyConstraint(["view_id", "leaf"], ["hw_leaves.view_id", "hw_leaves.leaf"], name="hw_query_lists_leaf"),
+)
+
+steps = sa.Table(
+    "hw_steps",
+    metadata,
+    sa.Column("step_id", _Identity, primary_key=True, autoincrement=True),
+    # No foreign key: the step that creates a view begins before the view is there, the one that drops it ends after.
+    _column("view_id", sa.Text),
+    _column("driver", sa.Text),
+    _column("state", sa.Text),
+    _column("intent", _json()),
+    _column("outcome", _json(), null=True),
+    _column("started_at", sa.BigInteger),
+    _column("finished_at", sa.BigInteger, null=True),
+    sa.CheckConstraint("driver IN ('propagate', 'apply', 'create', 'drop')", name="hw_steps_driver"),
+    sa.CheckConstraint("state IN ('intended', 'done')", name="hw_steps_state"),
+    sa.Index("hw_steps_by_view", "view_id", "state"),
+    sqlite_autoincrement=True,
+)
+
+executions = sa.Table(
+    "hw_executions",
+    metadata,
+    sa.Column("step_id", sa.BigInteger, sa.ForeignKey("hw_steps.step_id"), primary_key=True, autoincrement=False),
+    sa.Column("ordinal", sa.Integer, primary_key=True, autoincrement=False),
+    _column("query", sa.Text),
+    _column("execution_time", sa.BigInteger),
+)
+
+refreshes = sa.Table(
+    "hw_refreshes",
+    metadata,
+    sa.Column("id", _Identity, primary_key=True, autoincrement=True),
+    # No foreign key: the story of a dropped view stays readable.
+    _column("view_id", sa.Text),
+    _column("view_name", sa.Text),
+    _column("from_csn", sa.BigInteger),
+    _column("csn", sa.BigInteger),
+    _column("mode", sa.Text),
+    _column("reason", sa.Text, null=True),
+    _column("rows", sa.BigInteger),
+    _column("seconds", sa.Double),
+    _column("finished_at", sa.BigInteger),
+    sa.Index("hw_refreshes_by_view", "view_name", "id"),
+    sqlite_autoincrement=True,
+)
+
+driver_leases = sa.Table(
+    "hw_driver_leases",
+    metadata,
+    sa.Column("resource", sa.Text, primary_key=True),
+    _column("holder", sa.Text),
+    _column("host", sa.Text),
+    _column("pid", sa.Integer),
+    _column("process", sa.Text),
+    _column("token", sa.BigInteger),
+    _column("expires_at", sa.BigInteger),
+)

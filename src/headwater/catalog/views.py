@@ -1,0 +1,181 @@
+"""Views, their leaves with their times, and their query lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from headwater.algebra.plan import LeafId
+from headwater.algebra.time import Csn, Interval
+from headwater.catalog import names, schema
+from headwater.catalog.fencing import FencedTables, Held
+from headwater.catalog.records import JsonObject, LeafRecord, LeafTime, QueryListEntry, ViewRecord
+from headwater.catalog.steps import close_step, forget_steps
+from headwater.errors import InternalError, InvalidInput, UnknownName
+
+_views = schema.views
+_leaves = schema.leaves
+_lists = schema.query_lists
+
+
+class Views(FencedTables):
+    def insert_view(
+        self,
+        lease: Held,
+        view: ViewRecord,
+        leaves: Sequence[LeafRecord],
+        *,
+        query_lists: Sequence[QueryListEntry] = (),
+        step_id: int | None = None,
+        outcome: JsonObject | None = None,
+    ) -> None:
+        """The view with its leaves, and, with ``step_id``, the end of the step that created it."""
+        if [leaf.leaf for leaf in leaves] != list(range(len(leaves))):
+            raise InternalError(f"The leaves of view {view.name!r} are not numbered 0, 1, ...")
+        with self._under(lease) as connection:
+            names.require_free(connection, view.name)
+            _require_readable(connection, leaves)
+            connection.execute(sa.insert(_views).values(**asdict(view)))
+            if leaves:
+                connection.execute(sa.insert(_leaves), [_leaf_values(view.view_id, leaf) for leaf in leaves])
+            write_query_lists(connection, view.view_id, query_lists)
+            if step_id is not None:
+                close_step(connection, self._database.clock(), step_id, ("create",), outcome)
+
+    def view(self, name: str) -> ViewRecord:
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(_views).where(_views.c.name == name)).one_or_none()
+            if row is None:
+                raise names.unknown("view", name, connection.execute(sa.select(_views.c.name)).scalars())
+            return _view(row)
+
+    def views(self) -> list[ViewRecord]:
+        """All of them, by name."""
+        with self._database.read() as connection:
+            return [_view(row) for row in connection.execute(sa.select(_views).order_by(_views.c.name))]
+
+    def users_of(self, name: str) -> list[str]:
+        """The names of the views that read the table or view ``name``."""
+        with self._database.read() as connection:
+            return names.users_of(connection, name)
+
+    def leaves(self, view_id: str) -> list[LeafRecord]:
+        """By leaf id."""
+        with self._database.read() as connection:
+            return read_leaves(connection, view_id)
+
+    def query_lists(self, view_id: str) -> list[QueryListEntry]:
+        """Of all leaves, by leaf id and in the order given when they were written."""
+        wanted = sa.select(_lists).where(_lists.c.view_id == view_id).order_by(_lists.c.leaf, _lists.c.position)
+        with self._database.read() as connection:
+            return [_entry(row) for row in connection.execute(wanted)]
+
+    def replace_query_lists(self, lease: Held, view_id: str, entries: Sequence[QueryListEntry]) -> None:
+        with self._under(lease) as connection:
+            names.require_view(connection, view_id)
+            write_query_lists(connection, view_id, entries)
+
+    def delete_view(
+        self, lease: Held, view_id: str, *, step_id: int | None = None, outcome: JsonObject | None = None
+    ) -> None:
+        """The view with all that hangs on it but its refreshes; refused while another view reads it.
+
+        With ``step_id``, the step that drops it is closed; other steps that drop it stay open, all others go.
+        """
+        with self._under(lease) as connection:
+            name = names.require_view(connection, view_id)
+            users = names.users_of(connection, name)
+            if users:
+                raise InvalidInput(
+                    f"View {name!r} is read by {', '.join(users)}.",
+                    remedy="Drop these views first.",
+                    view=name,
+                    views=users,
+                )
+            for table in (_lists, _leaves, _views):
+                connection.execute(sa.delete(table).where(table.c.view_id == view_id))
+            forget_steps(connection, view_id, but="drop")
+            if step_id is not None:
+                close_step(connection, self._database.clock(), step_id, ("drop",), outcome)
+
+    def set_view_problem(self, lease: Held, view_id: str, problem: JsonObject | None) -> None:
+        """Note why the view can't be kept; None when it can again."""
+        with self._under(lease) as connection:
+            update_view(connection, view_id, problem=problem)
+
+    def set_kept_from(self, lease: Held, view_id: str, csn: Csn) -> None:
+        """The view can no longer be rolled back beyond ``csn``."""
+        with self._under(lease) as connection:
+            update_view(connection, view_id, kept_from=csn)
+
+    def set_width(self, lease: Held, view_id: str, leaf: LeafId, kind: str | None, value: int | None) -> None:
+        """How far a leaf advances in one step."""
+        with self._under(lease) as connection:
+            this = sa.and_(_leaves.c.view_id == view_id, _leaves.c.leaf == leaf)
+            changed = sa.update(_leaves).where(this).values(width_kind=kind, width_value=value)
+            if not connection.execute(changed).rowcount:
+                raise UnknownName(f"View {view_id} has no leaf {leaf}.", view_id=view_id, leaf=leaf)
+
+
+def update_view(connection: sa.Connection, view_id: str, **values: Any) -> None:
+    names.require_view(connection, view_id)
+    connection.execute(sa.update(_views).where(_views.c.view_id == view_id).values(**values))
+
+
+def read_leaves(connection: sa.Connection, view_id: str) -> list[LeafRecord]:
+    wanted = sa.select(_leaves).where(_leaves.c.view_id == view_id).order_by(_leaves.c.leaf)
+    return [_leaf(row) for row in connection.execute(wanted)]
+
+
+def write_leaf_times(connection: sa.Connection, view_id: str, times: Sequence[LeafTime]) -> None:
+    for leaf in times:
+        this = sa.and_(_leaves.c.view_id == view_id, _leaves.c.leaf == leaf.leaf)
+        connection.execute(sa.update(_leaves).where(this).values(time=leaf.time, t_comp=leaf.t_comp))
+
+
+def write_query_lists(connection: sa.Connection, view_id: str, entries: Sequence[QueryListEntry]) -> None:
+    connection.execute(sa.delete(_lists).where(_lists.c.view_id == view_id))
+    rows = [
+        {
+            "view_id": view_id,
+            "leaf": entry.leaf,
+            "position": position,
+            "start_csn": entry.interval.start,
+            "end_csn": entry.interval.end,
+            "execution_time": entry.execution_time,
+        }
+        for position, entry in enumerate(entries)
+    ]
+    if rows:
+        connection.execute(sa.insert(_lists), rows)
+
+
+def _require_readable(connection: sa.Connection, leaves: Sequence[LeafRecord]) -> None:
+    tables = set(connection.execute(sa.select(schema.base_tables.c.name)).scalars())
+    known = tables | set(connection.execute(sa.select(_views.c.name)).scalars())
+    for leaf in leaves:
+        if leaf.table not in known:
+            raise names.unknown("base table", leaf.table, known)
+
+
+def _leaf_values(view_id: str, leaf: LeafRecord) -> dict[str, Any]:
+    values = asdict(leaf)
+    return {"view_id": view_id, "table_name": values.pop("table"), **values}
+
+
+def _view(row: sa.Row[Any]) -> ViewRecord:
+    columns = tuple((name, kind) for name, kind in row.columns)
+    return ViewRecord(**row._asdict() | {"columns": columns, "cluster_by": tuple(row.cluster_by)})
+
+
+def _leaf(row: sa.Row[Any]) -> LeafRecord:
+    return LeafRecord(
+        LeafId(row.leaf), row.alias, row.table_name, Csn(row.time), Csn(row.t_comp), row.width_kind, row.width_value
+    )
+
+
+def _entry(row: sa.Row[Any]) -> QueryListEntry:
+    return QueryListEntry(LeafId(row.leaf), Interval(Csn(row.start_csn), Csn(row.end_csn)), Csn(row.execution_time))

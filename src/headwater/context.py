@@ -1,0 +1,55 @@
+"""What every driver works with: the catalog that remembers, the engine that executes, the source that is read.
+
+Also the lake's names for leases and places, so that they are spelled in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from headwater.catalog.store import Catalog
+from headwater.durable import Listener, nobody
+from headwater.engine.spark import SparkEngine
+from headwater.sources.delta import DeltaSource
+
+Clock: TypeAlias = Callable[[], int]
+Progress: TypeAlias = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(slots=True)
+class Context:
+    catalog: Catalog
+    engine: SparkEngine
+    source: DeltaSource
+    location: str
+    clock: Clock
+    clock_skew: float = 0.0
+    lease_ttl: float = 60.0
+    lease_wait: float = 60.0
+    reached: Listener = nobody
+    progress: Progress = field(default=silent)
+
+    def place(self, kind: str, name: str, view_id: str) -> str:
+        """Where a view's table lives; the id keeps a dropped and re-made view of one name apart."""
+        return f"{self.location.rstrip('/')}/{kind}/{name}-{view_id[:8]}"
+
+
+CAPTURE = "capture"
+
+
+def propagate_lease(view_id: str) -> str:
+    return f"propagate:{view_id}"
+
+
+def apply_lease(view_id: str) -> str:
+    return f"apply:{view_id}"
+
+
+def name_lease(name: str) -> str:
+    return f"name:{name.lower()}"

@@ -1,0 +1,53 @@
+"""Spark as the judge of a new view: names and types come from its analysis of the user's own text, and our reading must
+mean the same.
+
+Two checks stand between a text and a wrong row. The text as we parsed it, printed again, must have the same optimized
+plan as the user's own; and the lowered plan, rendered over the same versions, must have the same names and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.engine.failures import translated
+from headwater.engine.spark import SparkEngine
+from headwater.errors import InternalError
+from headwater.sql.constructs import refuse
+from headwater.sql.dialect import parse, to_text
+
+_UNGROUPABLE = ("map<", "variant", "geometry", "geography")
+_UNSTORABLE = ("void", "interval")
+
+
+def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
+    """Refuse output columns that can't be stored, compared or told apart."""
+    seen: set[str] = set()
+    for name, kind in columns:
+        if name.lower() in seen:
+            raise refuse("DUPLICATE_COLUMN", f"{name} twice", None, text)
+        seen.add(name.lower())
+        if name.lower().startswith("__hw_"):
+            raise refuse("RESERVED_COLUMN", name, None, text)
+        if any(mark in kind for mark in _UNGROUPABLE):
+            raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind}", None, text)
+        if any(kind == mark or kind.startswith(mark) for mark in _UNSTORABLE):
+            raise refuse("UNSTORABLE_COLUMN", f"{name} {kind}", None, text)
+
+
+def require_same_reading(engine: SparkEngine, text: str, own: str, reread: str) -> None:
+    """``own`` is the user's text over pinned tables, ``reread`` our printing of it over the same."""
+    with translated("comparing plans"):
+        if engine.optimized_plan(own) != engine.optimized_plan(reread):
+            raise refuse("MISREAD", "an expression that does not survive reading and printing", None, text)
+
+
+def require_same_schema(expected: Sequence[tuple[str, str]], lowered: Sequence[tuple[str, str]]) -> None:
+    if tuple(expected) != tuple(lowered):
+        raise InternalError(
+            f"Spark gives the view the columns {list(expected)}, its plan gives {list(lowered)}.",
+            remedy="Please report this with the view's text; nothing was created.",
+        )
+
+
+def printed(text: str) -> str:
+    return to_text(parse(text))

@@ -1,0 +1,154 @@
+"""Spark, as Headwater uses it: SQL text in, committed tables out.
+
+Only public, Connect-safe calls (no py4j, no DeltaTable). A write is one Delta commit that names itself: an
+idempotence identifier ``(application, number)`` makes Delta pass over a repeat, and the commit's user metadata tells which
+step it was, so that after a crash the step is recognised as done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from headwater.engine.failures import translated, user_sql
+from headwater.sql.dialect import to_text
+from headwater.sql.relations import current_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_APPLICATION = "spark.databricks.delta.write.txnAppId"
+_NUMBER = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTag:
+    """The name of a write. Of one application, numbers rise; Delta passes over a number it has seen or passed.
+
+    That is also the fence in storage: a driver that lost its lease and wakes up late carries an older number.
+    """
+
+    application: str
+    number: int
+    facts: Mapping[str, Any]
+
+    def metadata(self) -> str:
+        return json.dumps({"headwater": dict(self.facts)}, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCommit:
+    version: int
+    timestamp: int
+    operation: str
+    metadata: str | None
+    metrics: Mapping[str, str]
+    parameters: Mapping[str, str]
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a commit of ours says of itself; empty for others."""
+        try:
+            found = json.loads(self.metadata or "{}")
+        except ValueError:
+            return {}
+        own = found.get("headwater") if isinstance(found, dict) else None
+        return own if isinstance(own, dict) else {}
+
+
+class SparkEngine:
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        # Delta takes a SQL statement's commit tag from session settings, so two tagged statements must not overlap.
+        self._tagging = threading.RLock()
+
+    def query(self, text: str) -> DataFrame:
+        return self.spark.sql(text)
+
+    def user_query(self, text: str) -> DataFrame:
+        """A text of the user's: its errors are theirs."""
+        with user_sql():
+            frame = self.spark.sql(text)
+            frame.schema  # noqa: B018 (Connect analyses only now)
+            return frame
+
+    def columns(self, frame: DataFrame) -> tuple[tuple[str, str], ...]:
+        return tuple((field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+    def builtin_functions(self) -> frozenset[str]:
+        with translated("listing Spark's functions"):
+            rows = self.spark.sql("SHOW SYSTEM FUNCTIONS").collect()  # some 600 names
+        return frozenset(row[0].lower() for row in rows)
+
+    def optimized_plan(self, text: str) -> str:
+        """Spark's optimized plan as text, with expression ids numbered by appearance.
+
+        A comma and CROSS JOIN say the same; Spark remembers which was written.
+        """
+        key = "spark.sql.debug.maxToStringFields"
+        with self._setting({key: "100000"}):
+            explained = self.spark.sql(f"EXPLAIN EXTENDED {text}").collect()[0][0]  # one row of text
+        plan = explained.split("== Optimized Logical Plan ==")[1].split("== Physical Plan ==")[0]
+        plan = plan.replace("Join Cross", "Join Inner")
+        seen: dict[str, str] = {}
+        return re.sub(r"#\d+", lambda found: seen.setdefault(found[0], f"#{len(seen)}"), plan)
+
+    # ------------------------------------------------------------------ commits
+
+    def run(self, text: str, doing: str) -> None:
+        with translated(doing):
+            self.spark.sql(text)
+
+    def append(self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, mode: str = "append") -> int:
+        """Write a frame to a Delta table in one tagged commit; the number of rows written."""
+        observed = Observation()
+        with translated(doing):
+            counted = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
+            writer = counted.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
+            writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
+            return int(observed.get["rows"])
+
+    def merge(self, text: str, tag: CommitTag, doing: str) -> int:
+        """Run a MERGE in one tagged commit; rows affected (0 too when Delta had seen the tag)."""
+        settings = {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}
+        with translated(doing), self._setting(settings):
+            rows = self.spark.sql(text).collect()  # one row of metrics, or none
+        return int(rows[0]["num_affected_rows"]) if rows else 0
+
+    @contextmanager
+    def _setting(self, settings: Mapping[str, str]) -> Iterator[None]:
+        with self._tagging:
+            before = {key: self.spark.conf.get(key, None) for key in settings}
+            try:
+                for key, value in settings.items():
+                    self.spark.conf.set(key, value)
+                yield
+            finally:
+                for key, value in before.items():
+                    if value is None:
+                        self.spark.conf.unset(key)
+                    else:
+                        self.spark.conf.set(key, value)
+
+    def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
+        """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""
+        text = f"DESCRIBE HISTORY {to_text(current_table(location))}" + (f" LIMIT {limit}" if limit else "")
+        frame = self.spark.sql(text).selectExpr(
+            "version", "unix_micros(timestamp)", "operation", "userMetadata", "operationMetrics", "operationParameters"
+        )
+        return [
+            StoredCommit(int(row[0]), int(row[1]), row[2] or "", row[3], row[4] or {}, row[5] or {})
+            for row in frame.collect()
+        ]
+
+    def newest_version(self, location: str) -> int:
+        return self.history(location, 1)[0].version

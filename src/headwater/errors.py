@@ -1,0 +1,225 @@
+"""Every error that Headwater raises.
+
+HeadwaterError
+├── NameProblem
+│   ├── UnknownName            UNKNOWN_NAME
+│   └── NameTaken              NAME_TAKEN
+├── InvalidInput               INVALID_INPUT
+├── SqlProblem
+│   ├── SqlSyntaxError         SQL_SYNTAX
+│   ├── SqlAnalysisError       SQL_ANALYSIS
+│   └── UnsupportedSql         a reason code of its own for each construct (headwater.sql.constructs)
+├── SourceProblem              (what a base table can't give)
+│   ├── NotADeltaTable         NOT_A_DELTA_TABLE
+│   ├── ChangeFeedDisabled     CHANGE_FEED_DISABLED
+│   ├── HistoryLost            HISTORY_LOST
+│   ├── TableReplaced          TABLE_REPLACED
+│   └── SchemaChanged          SCHEMA_CHANGED
+├── MomentProblem
+│   ├── MomentInFuture         MOMENT_IN_FUTURE
+│   ├── MomentBeforeHistory    MOMENT_BEFORE_HISTORY
+│   └── BeyondHighWaterMark    BEYOND_HIGH_WATER_MARK
+├── CatalogProblem
+│   ├── NotALake               NOT_A_LAKE
+│   ├── LakeTooNew             LAKE_TOO_NEW
+│   └── CatalogUnavailable     CATALOG_UNAVAILABLE
+├── LeaseProblem
+│   ├── LeaseHeld              LEASE_HELD
+│   └── LeaseLost              LEASE_LOST
+├── EngineProblem
+│   ├── EngineUnavailable      ENGINE_UNAVAILABLE
+│   ├── StorageFull            STORAGE_FULL
+│   └── QueryFailed            QUERY_FAILED
+└── InternalError              INTERNAL (a broken promise of our own: please report it)
+
+Each says what happened, what was expected, and what to do (``remedy``); ``code`` never changes its meaning, so
+scripts can act on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HeadwaterError(Exception):
+    """The base of every error; ``str(error)`` is the message followed by the remedy."""
+
+    code: str = "HEADWATER"
+
+    def __init__(self, message: str, *, remedy: str | None = None, code: str | None = None, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        if code is not None:
+            self.code = code
+        self.fields = fields
+
+    def __str__(self) -> str:
+        text = f"[{self.code}] {self.message}"
+        return f"{text} {self.remedy}" if self.remedy else text
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {"code": self.code, "message": self.message, "remedy": self.remedy, **self.fields}
+
+
+class NameProblem(HeadwaterError):
+    pass
+
+
+class UnknownName(NameProblem):
+    code = "UNKNOWN_NAME"
+
+
+class NameTaken(NameProblem):
+    code = "NAME_TAKEN"
+
+
+class InvalidInput(HeadwaterError):
+    code = "INVALID_INPUT"
+
+
+class SqlProblem(HeadwaterError):
+    """``line`` and ``column`` count from 1 in the text that the user gave, where known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        remedy: str | None = None,
+        code: str | None = None,
+        **fields: Any,
+    ) -> None:
+        where = f" (line {line}, column {column})" if line is not None else ""
+        super().__init__(message + where, remedy=remedy, code=code, line=line, column=column, **fields)
+        self.line = line
+        self.column = column
+
+
+class SqlSyntaxError(SqlProblem):
+    code = "SQL_SYNTAX"
+
+
+class SqlAnalysisError(SqlProblem):
+    code = "SQL_ANALYSIS"
+
+
+class UnsupportedSql(SqlProblem):
+    """The SQL is right but can't be kept incrementally; ``code`` is the reason code of the construct."""
+
+    code = "UNSUPPORTED"
+
+
+class SourceProblem(HeadwaterError):
+    """``table`` and ``version`` name what can't be read."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str,
+        version: int | None = None,
+        remedy: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy, code=code, table=table, version=version)
+        self.table = table
+        self.version = version
+
+
+class NotADeltaTable(SourceProblem):
+    code = "NOT_A_DELTA_TABLE"
+
+
+class ChangeFeedDisabled(SourceProblem):
+    code = "CHANGE_FEED_DISABLED"
+
+
+class HistoryLost(SourceProblem):
+    code = "HISTORY_LOST"
+
+
+class TableReplaced(SourceProblem):
+    code = "TABLE_REPLACED"
+
+
+class SchemaChanged(SourceProblem):
+    code = "SCHEMA_CHANGED"
+
+
+class MomentProblem(HeadwaterError):
+    pass
+
+
+class MomentInFuture(MomentProblem):
+    code = "MOMENT_IN_FUTURE"
+
+
+class MomentBeforeHistory(MomentProblem):
+    code = "MOMENT_BEFORE_HISTORY"
+
+
+class BeyondHighWaterMark(MomentProblem):
+    code = "BEYOND_HIGH_WATER_MARK"
+
+
+class CatalogProblem(HeadwaterError):
+    pass
+
+
+class NotALake(CatalogProblem):
+    code = "NOT_A_LAKE"
+
+
+class LakeTooNew(CatalogProblem):
+    code = "LAKE_TOO_NEW"
+
+
+class CatalogUnavailable(CatalogProblem):
+    code = "CATALOG_UNAVAILABLE"
+
+
+class LeaseProblem(HeadwaterError):
+    pass
+
+
+class LeaseHeld(LeaseProblem):
+    code = "LEASE_HELD"
+
+
+class LeaseLost(LeaseProblem):
+    code = "LEASE_LOST"
+
+
+class EngineProblem(HeadwaterError):
+    pass
+
+
+class EngineUnavailable(EngineProblem):
+    code = "ENGINE_UNAVAILABLE"
+
+
+class StorageFull(EngineProblem):
+    code = "STORAGE_FULL"
+
+
+class QueryFailed(EngineProblem):
+    code = "QUERY_FAILED"
+
+
+class InternalError(HeadwaterError):
+    code = "INTERNAL"
+
+
+def by_code() -> dict[str, type[HeadwaterError]]:
+    """Every class that has a code of its own, by that code."""
+    found: dict[str, type[HeadwaterError]] = {}
+    pending: list[type[HeadwaterError]] = [HeadwaterError]
+    while pending:
+        cls = pending.pop()
+        pending.extend(cls.__subclasses__())
+        if "code" in cls.__dict__:
+            found[cls.code] = cls
+    return found

@@ -1,0 +1,129 @@
+"""What a view is and how it is kept, as a value that prints itself.
+
+The queries shown are the very ones that the next propagation would run: explain and the drivers read the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.algebra.plan import Filter, Join, Plan, Project, Scan, Union
+from headwater.algebra.time import Csn
+from headwater.catalog.records import LeafRecord, ViewRecord
+from headwater.context import Context
+from headwater.definition import CatalogMoments, Definition
+from headwater.propagate.driver import frontier_of, small_leaves, width_of
+from headwater.propagate.frontier import advance
+from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
+from headwater.sql.dialect import to_text
+from headwater.sql.render import view_delta_sql
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    view: str
+    text: str
+    csn: int
+    high_water_mark: int
+    newest_csn: int
+    method: str
+    plan: str
+    leaves: tuple[dict[str, Any], ...]
+    queries: tuple[str, ...]
+    sql: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "view": self.view,
+            "text": self.text,
+            "csn": self.csn,
+            "high_water_mark": self.high_water_mark,
+            "newest_csn": self.newest_csn,
+            "method": self.method,
+            "plan": self.plan.splitlines(),
+            "leaves": list(self.leaves),
+            "queries": list(self.queries),
+            "sql": self.sql,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"Materialized view {self.view}: at csn {self.csn}, propagated to {self.high_water_mark}, "
+            f"newest captured {self.newest_csn}",
+            f"Kept incrementally, method {self.method}",
+            "",
+            self.plan,
+            "",
+            "Leaves",
+        ]
+        lines += [
+            f"  {leaf['alias']}: table {leaf['table']}, at csn {leaf['time']}, step width {leaf['width']}"
+            for leaf in self.leaves
+        ]
+        lines += ["", "Next propagation"]
+        lines += [f"  {query}" for query in self.queries] or ["  nothing to do"]
+        return "\n".join(lines)
+
+
+def explain(context: Context, view: ViewRecord) -> Explanation:
+    definition = Definition.load(view)
+    leaves = context.catalog.leaves(view.view_id)
+    newest = context.catalog.newest_csn()
+    moments = CatalogMoments(context.catalog, definition)
+    frontier = frontier_of(leaves)
+    targets = tuple(Csn(max(leaf.time, newest)) for leaf in leaves)
+    step = advance(definition.plan, frontier, targets, moments)
+    sql = None
+    if step.queries and view.method == "frontier":
+        small = small_leaves(definition, step.queries, moments)
+        names = [name for name, _ in view.columns]
+        sql = view_delta_sql(step.queries, names, moments, broadcast=small, pretty=True)
+    return Explanation(
+        view=view.name,
+        text=view.sql,
+        csn=view.csn,
+        high_water_mark=min(leaf.t_comp for leaf in leaves),
+        newest_csn=newest,
+        method=view.method,
+        plan="\n".join(_tree(definition.plan)),
+        leaves=tuple(_leaf(leaf) for leaf in leaves),
+        queries=tuple(str(query) for query in step.queries),
+        sql=sql,
+    )
+
+
+def _leaf(leaf: LeafRecord) -> dict[str, Any]:
+    return {"alias": leaf.alias, "table": leaf.table, "time": leaf.time, "width": _width(width_of(leaf))}
+
+
+def _width(width: Width) -> str:
+    match width:
+        case ByRows(rows=rows):
+            return f"{rows} rows"
+        case ByCsn(csns=csns):
+            return f"{csns} csn"
+        case Unlimited():
+            return "unlimited"
+
+
+def _tree(plan: Plan, depth: int = 0) -> Iterator[str]:
+    pad = "  " * depth
+    match plan:
+        case Scan():
+            yield f"{pad}Scan {plan.table} as {plan.alias} ({', '.join(plan.columns)})"
+        case Filter(child=child, condition=condition):
+            yield f"{pad}Filter {to_text(condition)}"
+            yield from _tree(child, depth + 1)
+        case Project(child=child, outputs=outputs):
+            yield f"{pad}Project {', '.join(to_text(value) for _, value in outputs)}"
+            yield from _tree(child, depth + 1)
+        case Join(children=children, conditions=conditions):
+            yield f"{pad}Join on {' AND '.join(to_text(c) for c in conditions) or 'nothing (cross product)'}"
+            for child in children:
+                yield from _tree(child, depth + 1)
+        case Union(children=children):
+            yield f"{pad}Union all"
+            for child in children:
+                yield from _tree(child, depth + 1)

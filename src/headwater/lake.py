@@ -1,0 +1,393 @@
+"""The lake: Headwater's public face.
+
+Each call does one thing with the drivers and returns a value. A refresh is capture, propagate and apply in one call; each
+can be called, suspended and run in a process of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sqlglot import exp
+
+from headwater import lifecycle
+from headwater.algebra.time import Csn
+from headwater.apply.driver import apply, high_water_mark, recompute, require_reachable
+from headwater.capture.driver import capture, resync, track
+from headwater.capture.ordering import unit_of_work_metadata
+from headwater.catalog.database import system_clock
+from headwater.catalog.records import ViewRecord
+from headwater.catalog.store import open_catalog
+from headwater.context import Context, name_lease, propagate_lease, silent
+from headwater.definition import Definition
+from headwater.durable import Listener, nobody
+from headwater.engine.session import local_session, require_delta
+from headwater.engine.spark import SparkEngine
+from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
+from headwater.explain import Explanation, explain
+from headwater.moments import Moment, from_micros, resolve
+from headwater.propagate.driver import propagate, require_captured
+from headwater.sources.delta import DeltaSource
+from headwater.sql.dialect import parse, to_text
+from headwater.sql.statements import (
+    NAME,
+    CreateView,
+    DropView,
+    ExplainView,
+    RefreshView,
+    SelectQuery,
+    ShowViews,
+    parse_statement,
+)
+from headwater.sql.storage import over_relations, table_at, view_at
+from headwater.values import LakeStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Lake:
+    """Made by ``headwater.connect``; close it, or use it in a ``with`` block."""
+
+    def __init__(self, context: Context, catalog_url: str) -> None:
+        self._context = context
+        self._catalog_url = catalog_url
+
+    # ------------------------------------------------------------------ tables
+
+    def track(
+        self, name: str, where: str | Path, *, enable_change_feed: bool = False, mode: str = "versioned"
+    ) -> None:
+        """Follow a Delta table under a name that views use.
+
+        ``where`` is a path, a URI or the name of a table in Spark's catalog. ``mode`` 'live' is for tables whose past can't
+        be read (short retention): views on them are propagated by compensation.
+        """
+        if not NAME.fullmatch(name):
+            raise InvalidInput(f"{name!r} is not a name.", remedy="Use letters, digits and _, not a digit first.")
+        if mode not in ("versioned", "live"):
+            raise InvalidInput(f"Unknown mode {mode!r}.", remedy="Use 'versioned' or 'live'.")
+        self._require_free(name)
+        table = self._context.source.describe(name, str(where))
+        if not table.change_feed and enable_change_feed:
+            self._context.source.enable_change_feed(table.location)
+            table = self._context.source.describe(name, table.location)
+        self._context.source.require_change_feed(name, table)
+        track(self._context, name, table, mode)
+
+    def resync(self, name: str) -> None:
+        """Begin anew with a table whose changes were lost: views on it are recomputed at their next refresh."""
+        record = self._context.catalog.base_table(name)
+        table = self._context.source.describe(name, record.location)
+        self._context.source.require_change_feed(name, table)
+        resync(self._context, name, table)
+
+    def untrack(self, name: str) -> None:
+        """Stop following a table; refused while a view uses it."""
+        self._context.catalog.base_table(name)
+        with self._context.catalog.lease(name_lease(name), wait=self._context.lease_wait) as lease:
+            self._context.catalog.remove_base_table(lease, name)
+
+    def unit_of_work(self, tag: str, commits: int) -> str:
+        """The ``userMetadata`` to give to each of several Delta commits that are to count as one unit of work."""
+        return unit_of_work_metadata(tag, commits)
+
+    # ------------------------------------------------------------------ SQL
+
+    def sql(self, text: str) -> DataFrame:
+        """Run a statement of Headwater, or any query over views and tracked tables at the newest state."""
+        match parse_statement(text):
+            case CreateView() as statement:
+                made = lifecycle.create(self._context, statement)
+                return self._answer([(statement.name, made is not None)], "view string, created boolean")
+            case RefreshView(name=name, csn=csn, timestamp=timestamp):
+                report = self.refresh(name, to=csn if csn is not None else timestamp)
+                return self._answer(
+                    [(report.view, report.csn, report.mode, report.reason, report.rows, report.seconds)],
+                    "view string, csn long, mode string, reason string, rows long, seconds double",
+                )
+            case DropView(name=name, if_exists=if_exists):
+                return self._answer(
+                    [(name, lifecycle.drop(self._context, name, if_exists=if_exists))], "view string, dropped boolean"
+                )
+            case ShowViews():
+                rows = [
+                    (v.name, v.csn, v.high_water_mark, v.newest_csn, v.staleness, v.last_mode, v.last_reason)
+                    for v in self.status().views
+                ]
+                return self._answer(
+                    rows,
+                    "view string, csn long, high_water_mark long, newest_csn long, staleness double, last_mode string, "
+                    "last_reason string",
+                )
+            case ExplainView(name=name):
+                return self._answer([(str(self.explain(name)),)], "plan string")
+            case SelectQuery(text=query):
+                return self._query(query)
+
+    def _answer(self, rows: list[tuple[object, ...]], schema: str) -> DataFrame:
+        return self._context.engine.spark.createDataFrame(rows, schema)
+
+    def _query(self, text: str) -> DataFrame:
+        named = {table.name.lower() for table in parse(text).find_all(exp.Table) if not table.args.get("db")}
+        relations: dict[str, exp.Query] = {}
+        for view in self._context.catalog.views():
+            if view.name.lower() in named:
+                relations[view.name] = self._view_relation(view, view.csn)
+        for table in self._context.catalog.base_tables():
+            if table.name.lower() in named:
+                relations[table.name] = self._table_relation(table.name, self._context.catalog.newest_csn())
+        return self._context.engine.user_query(over_relations(text, relations))
+
+    # ------------------------------------------------------------------ the drivers
+
+    def capture(self) -> int:
+        """Number the commits made since the last capture; the newest csn.
+
+        If a table can't be read any further, the others are captured all the same and then its problem is raised.
+        """
+        captured = capture(self._context)
+        if captured.problems:
+            raise captured.problems[0]
+        return captured.csn
+
+    def propagate(self, view: str, to: Moment | None = None) -> int:
+        """Compute the view delta up to a moment (None: the newest captured one); the high-water mark."""
+        self._require_usable(self._context.catalog.view(view))
+        return propagate(self._context, view, self._moment(to))
+
+    def refresh(self, view: str, to: Moment | None = None) -> RefreshReport:
+        """Bring the view to a moment: None is the newest state of its tables."""
+        started = time.monotonic()
+        record = self._context.catalog.view(view)
+        if to is None:
+            target = capture(self._context).csn
+        else:
+            target = self._moment(to)
+        if record.problem is not None:
+            return self._recompute(record, target, str(record.problem.get("code", "PROBLEM")), started)
+        if target >= record.kept_from and target > high_water_mark(self._context, record):
+            propagate(self._context, view, target)
+        before = self._context.catalog.view(view)
+        applied = apply(self._context, view, target, started=started)
+        after = self._context.catalog.view(view)
+        if not applied.moved:
+            mode, reason = "none", "UP_TO_DATE"
+        elif after.version == before.version:
+            mode, reason = "none", "NO_CHANGES"
+        else:
+            mode, reason = "incremental", "CHANGES_APPLIED"
+        return RefreshReport(
+            view, before.csn, applied.csn, mode, reason, applied.rows, time.monotonic() - started
+        )
+
+    def _recompute(self, record: ViewRecord, target: Csn, reason: str, started: float) -> RefreshReport:
+        require_captured(self._context, Definition.load(record))
+        applied = recompute(self._context, record.name, target, reason, started=started)
+        return RefreshReport(
+            record.name, record.csn, applied.csn, "full", reason, applied.rows, time.monotonic() - started
+        )
+
+    def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
+        """How far one propagation step advances a leaf (its alias in the view): by changed rows, by csns, or unlimited."""
+        if rows is not None and csns is not None:
+            raise InvalidInput("A width is by rows or by csns, not both.", remedy="Give one of them.")
+        record = self._context.catalog.view(view)
+        leaves = {each.alias.lower(): each for each in self._context.catalog.leaves(record.view_id)}
+        if leaf.lower() not in leaves:
+            raise UnknownName(
+                f"View {view!r} has no leaf {leaf!r}.", remedy=f"Its leaves are {', '.join(sorted(leaves))}."
+            )
+        value = rows if rows is not None else csns
+        if value is not None and value < 1:
+            raise InvalidInput(f"A width of {value} would never advance.", remedy="Give 1 or more.")
+        kind = None if value is None else ("rows" if rows is not None else "csn")
+        with self._context.catalog.lease(propagate_lease(record.view_id), wait=self._context.lease_wait) as lease:
+            self._context.catalog.set_width(lease, record.view_id, leaves[leaf.lower()].leaf, kind, value)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, name: str, at: Moment | None = None) -> DataFrame:
+        """The public columns of a view, or a tracked table, as a bag; ``at`` any moment up to the high-water mark.
+
+        Reads do not change the view's table and do not wait for anybody.
+        """
+        if name.lower() in {table.name.lower() for table in self._context.catalog.base_tables()}:
+            csn = self._context.catalog.newest_csn() if at is None else self._moment(at)
+            return self._context.engine.query(to_text(self._table_relation(name, csn)))
+        view = self._context.catalog.view(name)
+        csn = view.csn if at is None else self._moment(at)
+        require_reachable(self._context, view, csn)
+        return self._context.engine.query(to_text(self._view_relation(view, csn)))
+
+    def _view_relation(self, view: ViewRecord, csn: Csn) -> exp.Query:
+        names = [name for name, _ in view.columns]
+        return view_at(view.location, view.version, view.csn, view.delta_location, csn, names)
+
+    def _table_relation(self, name: str, csn: Csn) -> exp.Query:
+        table = self._context.catalog.base_table(name)
+        return table_at(table.location, self._context.catalog.version_at(name, csn))
+
+    # ------------------------------------------------------------------ looking
+
+    def units_of_work(self) -> list[UnitOfWork]:
+        return [
+            UnitOfWork(u.csn, "delta", u.table, u.version, from_micros(u.committed_at), u.operation, u.rows)
+            for u in self._context.catalog.units()
+        ]
+
+    def status(self) -> LakeStatus:
+        catalog = self._context.catalog
+        newest = catalog.newest_csn()
+        tables = tuple(
+            TableStatus(t.name, t.location, t.mode, t.since_csn, t.captured_version, t.problem)
+            for t in catalog.base_tables()
+        )
+        return LakeStatus(
+            self._context.location,
+            catalog.url,
+            newest,
+            tables,
+            tuple(self._view_status(view, newest) for view in catalog.views()),
+        )
+
+    def _view_status(self, view: ViewRecord, newest: Csn) -> ViewStatus:
+        catalog = self._context.catalog
+        tables = {leaf.table for leaf in catalog.leaves(view.view_id)}
+        waiting = [unit.committed_at for unit in catalog.units(start=view.csn) if unit.table in tables]
+        staleness = max(0.0, (self._context.clock() - min(waiting)) / 1e6) if waiting else 0.0
+        own = catalog.units(start=Csn(max(view.csn - 1, 0)), end=view.csn)
+        problem = view.problem
+        for table in tables:
+            problem = problem or catalog.base_table(table).problem
+        return ViewStatus(
+            name=view.name,
+            csn=view.csn,
+            timestamp=from_micros(own[0].committed_at) if own else None,
+            high_water_mark=high_water_mark(self._context, view),
+            kept_from=view.kept_from,
+            newest_csn=newest,
+            staleness=staleness,
+            method=view.method,
+            last_mode=view.last_mode,
+            last_reason=view.last_reason,
+            problem=problem,
+        )
+
+    def explain(self, view: str) -> Explanation:
+        return explain(self._context, self._context.catalog.view(view))
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._context.engine.spark
+
+    @property
+    def location(self) -> str:
+        return self._context.location
+
+    def close(self) -> None:
+        """Close the catalog; the Spark session stays, it may be the caller's."""
+        self._context.catalog.close()
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------
+
+    def _moment(self, moment: Moment | None) -> Csn:
+        if moment is None:
+            return self._context.catalog.newest_csn()
+        return resolve(self._context.catalog, moment, self._context.clock())
+
+    def _require_free(self, name: str) -> None:
+        taken = {t.name.lower() for t in self._context.catalog.base_tables()}
+        views = {v.name.lower() for v in self._context.catalog.views()}
+        if name.lower() in taken | views:
+            kind = "tracked table" if name.lower() in taken else "view"
+            raise NameTaken(f"There is a {kind} {name!r} already.", remedy="Choose another name.", name=name)
+
+    def _require_usable(self, view: ViewRecord) -> None:
+        if view.problem is not None:
+            raise problem_view(view)
+
+
+def problem_view(view: ViewRecord) -> InvalidInput:
+    problem = view.problem or {}
+    return InvalidInput(
+        f"View {view.name!r} can't be propagated: {problem.get('message')}",
+        remedy=f"Refresh it: lake.refresh({view.name!r}) recomputes it and says so.",
+        code=str(problem.get("code", "PROBLEM")),
+    )
+
+
+def connect(
+    location: str | Path,
+    *,
+    spark: SparkSession | None = None,
+    catalog: str | None = None,
+    create: bool = True,
+    clock: Callable[[], int] = system_clock,
+    clock_skew: float = 0.0,
+    lease_wait: float = 60.0,
+    progress: Callable[[str], None] = silent,
+    on_durable_point: Listener = nobody,
+) -> Lake:
+    """Open a lake, or make one where there is none.
+
+    ``location`` is a folder or any URI that Spark can write. The catalog is a SQLite file in the folder unless ``catalog``
+    gives a database URL, which a URI location needs. ``spark`` is your own session (classic or Connect) with Delta Lake; without it
+    a local one is started. ``clock_skew`` is how far, in seconds, the clocks of the tables' writers may disagree.
+    """
+    place, catalog_url = _places(str(location), catalog, create=create)
+    opened = open_catalog(catalog_url, clock=clock, create=create)
+    try:
+        session = spark if spark is not None else local_session()
+        require_delta(session)
+    except BaseException:
+        opened.close()
+        raise
+    engine = SparkEngine(session)
+    context = Context(
+        catalog=opened,
+        engine=engine,
+        source=DeltaSource(engine),
+        location=place,
+        clock=clock,
+        clock_skew=clock_skew,
+        lease_wait=lease_wait,
+        reached=on_durable_point,
+        progress=progress,
+    )
+    return Lake(context, catalog_url)
+
+
+def _places(location: str, catalog: str | None, *, create: bool) -> tuple[str, str]:
+    scheme = urlsplit(location).scheme
+    if len(scheme) > 1 and scheme != "file":
+        if catalog is None:
+            raise InvalidInput(
+                f"A lake at {location} needs a catalog of its own.",
+                remedy="Give catalog='postgresql://...' (or sqlite:///path for one machine).",
+            )
+        return location, catalog
+    folder = Path(urlsplit(location).path if scheme == "file" else location).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise NotALake(f"{folder} is a file, not a folder.", remedy="Give the folder of a lake, or a new one.")
+    if create:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NotALake(f"{folder} can't be made: {error.strerror}.", remedy="Choose another place.") from error
+    return str(folder), catalog or f"sqlite:///{folder}/catalog.db"
+
+

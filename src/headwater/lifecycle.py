@@ -1,0 +1,281 @@
+"""CREATE and DROP MATERIALIZED VIEW.
+
+A view comes to be in three durable steps: its place is recorded as intended, its tables are written there, and one catalog
+transaction gives it its name. If anything fails before the last, the tables are removed and nothing of it is left; if
+the process dies, the next CREATE or DROP in the lake finds the recorded place of a creator that no longer lives and removes it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headwater.algebra.plan import scans
+from headwater.algebra.query import CsnRule, Query, Snapshot
+from headwater.algebra.time import Csn
+from headwater.apply.driver import create_delta_table, create_view_table
+from headwater.capture.driver import capture
+from headwater.catalog.fencing import Lease
+from headwater.catalog.records import LeafRecord, StepRecord, ViewRecord
+from headwater.context import Context, apply_lease, name_lease, propagate_lease
+from headwater.definition import CatalogMoments, Definition, TableUse
+from headwater.durable import DurablePoint
+from headwater.engine.analysis import printed, require_same_reading, require_same_schema, require_storable
+from headwater.engine.files import remove_directory
+from headwater.engine.failures import reading_table
+from headwater.engine.spark import CommitTag
+from headwater.errors import InvalidInput, LeaseHeld, NameTaken, SqlAnalysisError, SqlSyntaxError, UnknownName
+from headwater.propagate.driver import require_captured
+from headwater.sql.constructs import refuse
+from headwater.sql.dialect import parse, to_text
+from headwater.sql.lower import lower
+from headwater.sql.render import view_delta_sql
+from headwater.sql.statements import CreateView
+from headwater.sql.storage import PinnedTable, counted_sql, over_tables, table_at
+
+_WIDTH = re.compile(r"(\d+)\s*(rows?|csns?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A view that passed every check and is not yet made."""
+
+    definition: Definition
+    columns: tuple[tuple[str, str], ...]
+    csn: Csn
+    leaves: tuple[LeafRecord, ...]
+    method: str
+
+
+def create(context: Context, statement: CreateView) -> ViewRecord | None:
+    """Make the view; None when it was there and IF NOT EXISTS was said."""
+    with context.catalog.lease(
+        name_lease(statement.name), ttl=context.lease_ttl, wait=context.lease_wait
+    ) as lease:
+        if statement.name.lower() in {view.name.lower() for view in context.catalog.views()}:
+            if statement.if_not_exists:
+                return None
+            raise NameTaken(
+                f"There is a view {statement.name!r} already.",
+                remedy="Drop it first, choose another name, or say IF NOT EXISTS.",
+                name=statement.name,
+            )
+        if statement.name.lower() in {table.name.lower() for table in context.catalog.base_tables()}:
+            raise NameTaken(
+                f"{statement.name!r} is a tracked table.", remedy="Choose another name.", name=statement.name
+            )
+        remove_orphans(context, holding=statement.name)
+        context.progress(f"{statement.name}: checking")
+        draft = check(context, statement)
+        return _make(context, lease, statement, draft)
+
+
+def check(context: Context, statement: CreateView) -> Draft:
+    """Everything that can be wrong with a CREATE, without making anything."""
+    csn = capture(context).csn
+    text, positioned = statement.query, statement.positioned_query
+    tables = _tables_at(context, positioned, csn)
+    names = {name: tuple(column for column, _ in columns) for name, columns in tables.items()}
+    versions = context.catalog.versions_at(tables, csn)
+    pinned = {
+        name: PinnedTable(context.catalog.base_table(name).location, versions[name], names[name]) for name in tables
+    }
+    columns = _analyse(context, positioned, pinned)
+    views = frozenset(view.name.lower() for view in context.catalog.views())
+    lowered = lower(positioned, names, views=views, functions=context.engine.builtin_functions())
+    if len(lowered.plan.attributes) != len(columns):
+        raise refuse("MISREAD", f"{len(lowered.plan.attributes)} columns where Spark has {len(columns)}", None, text)
+    require_storable(columns, text)
+    require_same_reading(context.engine, text, over_tables(text, pinned), over_tables(printed(text), pinned))
+    uses = {name: TableUse(tables[name], lowered.mentioned[name]) for name in lowered.mentioned}
+    definition = Definition(text, uses, lowered.plan)
+    require_captured(context, definition)
+    moments = CatalogMoments(context.catalog, definition)
+    everything = Query(lowered.plan, tuple(Snapshot(csn) for _ in scans(lowered.plan)), CsnRule.LATEST)
+    output = [name for name, _ in columns]
+    frame = context.engine.query(view_delta_sql([everything], output, moments))
+    require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
+    unknown = [name for name in statement.cluster_by if name not in output]
+    if unknown:
+        raise InvalidInput(
+            f"CLUSTER BY names {', '.join(unknown)}, which the view does not have.",
+            remedy=f"Choose among {', '.join(output)}.",
+        )
+    leaves, method = _settings(context, statement.options, definition, csn)
+    return Draft(definition, columns, csn, leaves, method)
+
+
+def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[str, str], ...]]:
+    """The tracked tables that a text names, with their columns as they are at a csn."""
+    tracked = {table.name.lower(): table for table in context.catalog.base_tables()}
+    named = {table.name.lower() for table in parse(text).find_all(exp.Table)}
+    found = {}
+    for name in sorted(named & tracked.keys()):
+        table = tracked[name]
+        version = context.catalog.version_at(table.name, csn)
+        with reading_table(table.name, version, f"reading the columns of {table.name}"):
+            frame = context.engine.query(to_text(table_at(table.location, version)))
+            found[table.name] = context.engine.columns(frame)
+    return found
+
+
+def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable]) -> tuple[tuple[str, str], ...]:
+    """Spark's names and types for the text; its errors with their place in the user's statement."""
+    wrapped = over_tables(positioned, pinned)
+    try:
+        return context.engine.columns(context.engine.user_query(wrapped))
+    except (SqlAnalysisError, SqlSyntaxError) as error:
+        if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+            # Say it as lowering does: with the names that are tracked, and where.
+            views = frozenset(view.name.lower() for view in context.catalog.views())
+            names = {name: table.columns for name, table in pinned.items()}
+            for table in context.catalog.base_tables():
+                names.setdefault(table.name, tuple(column for column, _ in table.columns))
+            lower(positioned, names, views=views, functions=None)
+        if error.line is not None and pinned:
+            raise type(error)(
+                error.message.rsplit(" (line", 1)[0],
+                line=error.line - 1,  # the names are bound in a line of ours before the text
+                column=error.column,
+                remedy=error.remedy,
+            ) from error
+        raise
+
+
+def _settings(
+    context: Context, options: Mapping[str, str], definition: Definition, csn: Csn
+) -> tuple[tuple[LeafRecord, ...], str]:
+    """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
+    aliases = {scan.alias.lower() for scan in scans(definition.plan)}
+    for key in options:
+        known = key in ("method", "width") or (key.startswith("width.") and key[6:] in aliases)
+        if not known:
+            raise InvalidInput(
+                f"Unknown option {key!r}.",
+                remedy="Options are method ('frontier' or 'rolling'), width and width.<leaf> ('1000 rows' or '5 csn'); "
+                f"leaves are {', '.join(sorted(aliases))}.",
+            )
+    live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
+    method = options.get("method", "rolling" if live else "frontier").lower()
+    if method not in ("frontier", "rolling"):
+        raise InvalidInput(f"Unknown method {method!r}.", remedy="Use 'frontier' or 'rolling'.")
+    if live and method == "frontier":
+        raise InvalidInput(
+            f"Method 'frontier' reads the past, and {', '.join(live)} is tracked as live.",
+            remedy="Leave the method out, or track the table as versioned.",
+        )
+    records = []
+    for scan in scans(definition.plan):
+        wanted = options.get(f"width.{scan.alias.lower()}", options.get("width"))
+        kind, value = parse_width(wanted) if wanted is not None else (None, None)
+        records.append(LeafRecord(scan.leaf, scan.alias, scan.table, csn, csn, kind, value))
+    return tuple(records), method
+
+
+def parse_width(text: str) -> tuple[str, int]:
+    found = _WIDTH.fullmatch(text.strip())
+    if found is None or int(found[1]) < 1:
+        raise InvalidInput(f"{text!r} is not a width.", remedy="Say '1000 rows' or '5 csn'.")
+    return ("rows" if found[2].lower().startswith("row") else "csn"), int(found[1])
+
+
+def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -> ViewRecord:
+    view_id = uuid.uuid4().hex
+    location = context.place("views", statement.name, view_id)
+    delta_location = context.place("deltas", statement.name, view_id)
+    intent = {"name": statement.name, "locations": [location, delta_location]}
+    step = context.catalog.begin_step(lease, view_id, "create", intent)
+    context.reached(DurablePoint.CREATE_INTENDED)
+    try:
+        context.progress(f"{statement.name}: computing at csn {draft.csn}")
+        create_view_table(context, location, draft.columns, statement.cluster_by)
+        create_delta_table(context, delta_location, draft.columns)
+        text = counted_sql(draft.definition.at(context.catalog, draft.csn), [name for name, _ in draft.columns])
+        tag = CommitTag(
+            f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
+        )
+        context.engine.append(context.engine.query(text), location, tag, f"computing {statement.name}")
+        version = context.engine.newest_version(location)
+        context.reached(DurablePoint.CREATE_STORED)
+        view = ViewRecord(
+            name=statement.name,
+            view_id=view_id,
+            sql=draft.definition.text,
+            definition=draft.definition.as_json(),
+            columns=draft.columns,
+            options=dict(statement.options),
+            cluster_by=statement.cluster_by,
+            location=location,
+            delta_location=delta_location,
+            created_csn=draft.csn,
+            csn=draft.csn,
+            version=version,
+            kept_from=draft.csn,
+            method="rolling" if draft.method == "rolling" else "frontier",
+            created_at=context.clock(),
+            last_mode="full",
+            last_reason="CREATED",
+        )
+        context.catalog.insert_view(lease, view, draft.leaves, step_id=step.step_id)
+    except BaseException:
+        _discard(context, lease, step)
+        raise
+    context.reached(DurablePoint.CREATE_RECORDED)
+    return view
+
+
+def _discard(context: Context, lease: Lease, step: StepRecord) -> None:
+    """Remove the tables of a creation that did not come to its end."""
+    if all([remove_directory(location) for location in step.intent["locations"]]):
+        context.catalog.finish_step(lease, step.step_id, {"discarded": True})
+
+
+def remove_orphans(context: Context, *, holding: str | None = None) -> None:
+    """Remove what creators and droppers that no longer live have left; ``holding`` is the name that we hold ourselves."""
+    for driver in ("create", "drop"):
+        for step in context.catalog.open_steps(driver=driver):
+            try:
+                with context.catalog.lease(f"orphan:{step.step_id}", ttl=context.lease_ttl) as lease:
+                    if driver == "create" and _is_being_made(context, step, holding):
+                        continue
+                    _discard(context, lease, step)
+            except LeaseHeld:
+                continue
+
+
+def _is_being_made(context: Context, step: StepRecord, holding: str | None) -> bool:
+    name = str(step.intent["name"])
+    if holding is not None and name.lower() == holding.lower():
+        return False
+    try:
+        with context.catalog.lease(name_lease(name), ttl=context.lease_ttl):
+            return False
+    except LeaseHeld:
+        return True
+
+
+def drop(context: Context, name: str, *, if_exists: bool) -> bool:
+    """Forget the view, then remove its tables; False when there was none and IF EXISTS was said."""
+    remove_orphans(context)
+    try:
+        view = context.catalog.view(name)
+    except UnknownName:
+        if if_exists:
+            return False
+        raise
+    with (
+        context.catalog.lease(apply_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
+        context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
+    ):
+        view = context.catalog.view(name)
+        intent = {"name": name, "locations": [view.location, view.delta_location]}
+        step = context.catalog.begin_step([lease, other], view.view_id, "drop", intent)
+        context.catalog.delete_view([lease, other], view.view_id)
+        context.reached(DurablePoint.DROP_FORGOTTEN)
+        _discard(context, lease, step)
+        context.reached(DurablePoint.DROP_REMOVED)
+    return True

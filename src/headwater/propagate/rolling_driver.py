@@ -1,0 +1,170 @@
+"""The propagate driver for tables that show only their present: carries out ``rolling`` [Salem00 §3.4, Fig. 10].
+
+Each query of an iteration is its own commit to the view delta, as in the paper, tagged with (step, ordinal). Its execution
+time is the newest csn captured just before it runs: the versions that this csn means are the tables' present, pinned. The
+time is written into the commit itself and then into the catalog, so after a crash a replay feeds the recorded times to
+the same generator, skips what is there, and goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headwater.algebra.plan import LeafId
+from headwater.algebra.query import Present, Query, Snapshot
+from headwater.algebra.time import Csn, Interval
+from headwater.capture.driver import capture
+from headwater.catalog.fencing import Lease
+from headwater.catalog.records import LeafRecord, LeafTime, QueryListEntry, StepRecord, ViewRecord
+from headwater.context import Context
+from headwater.definition import CatalogMoments, Definition
+from headwater.durable import DurablePoint
+from headwater.engine.spark import CommitTag
+from headwater.errors import InternalError
+from headwater.propagate.driver import append_answers, count_rows, require_captured, width_of
+from headwater.propagate.rolling import ForwardQuery, RollingState, next_leaf, rolling_iteration
+from headwater.propagate.width import ByRows, interval_end
+
+_ORDINALS = 100_000  # commit numbers of one step; more than any iteration has queries
+
+
+def roll(context: Context, lease: Lease, view: ViewRecord, to: Csn) -> Csn:
+    """Iterate until the high-water mark has reached ``to``.
+
+    The mark passes a forward query only when the last leaf has passed its execution time, so leaves are carried on to
+    what is captured by then, which may be beyond ``to``.
+    """
+    definition = Definition.load(view)
+    for step in context.catalog.open_steps(view.view_id, "propagate"):
+        _iterate(context, lease, view, definition, step)
+    while True:
+        leaves = context.catalog.leaves(view.view_id)
+        state = state_of(context, view, leaves)
+        if state.high_water_mark >= to:
+            return state.high_water_mark
+        require_captured(context, definition)
+        leaf = next_leaf(state)
+        # Only what is captured can be forwarded; past the target, just far enough to let waiting queries go.
+        waiting = [query.execution_time for queries in state.query_lists for query in queries]
+        target = max([to, *waiting])
+        if min(state.t_fwd) >= target:
+            raise InternalError(f"Rolling {view.name} stands still at {state}.")
+        end = _end(context, definition, leaves[leaf], Interval(state.t_fwd[leaf], target))
+        step = context.catalog.begin_step(lease, view.view_id, "propagate", {"leaf": leaf, "end": end})
+        context.reached(DurablePoint.ROLLING_INTENDED)
+        _iterate(context, lease, view, definition, step)
+
+
+def state_of(context: Context, view: ViewRecord, leaves: list[LeafRecord]) -> RollingState:
+    lists: list[list[ForwardQuery]] = [[] for _ in leaves]
+    for entry in context.catalog.query_lists(view.view_id):
+        lists[entry.leaf].append(ForwardQuery(entry.leaf, entry.interval, entry.execution_time))
+    state = RollingState(
+        t_fwd=tuple(leaf.time for leaf in leaves),
+        t_comp=tuple(leaf.t_comp for leaf in leaves),
+        query_lists=tuple(tuple(queries) for queries in lists),
+    )
+    state.validate()
+    return state
+
+
+def _end(context: Context, definition: Definition, leaf: LeafRecord, available: Interval) -> Csn:
+    width = width_of(leaf)
+    if isinstance(width, ByRows):
+        count_rows(context, leaf.table, available)
+    return interval_end(leaf.table, available, width, CatalogMoments(context.catalog, definition))
+
+
+def _iterate(context: Context, lease: Lease, view: ViewRecord, definition: Definition, step: StepRecord) -> None:
+    state = state_of(context, view, context.catalog.leaves(view.view_id))
+    done = context.catalog.executions(step.step_id)
+    rows = 0
+    iteration = rolling_iteration(
+        definition.plan,
+        state,
+        Csn(step.intent["end"]),
+        leaf=LeafId(step.intent["leaf"]),
+        log=_NewestLog(context, definition),
+    )
+    ordinal = 0
+    try:
+        query = next(iteration)
+        while True:
+            if ordinal < len(done):
+                execution_time = done[ordinal].execution_time
+            else:
+                execution_time, appended = _execute(context, lease, view, definition, step, ordinal, query)
+                rows += appended
+            ordinal += 1
+            query = iteration.send(execution_time)
+    except StopIteration as finished:
+        after: RollingState = finished.value
+    context.catalog.finish_propagate(
+        lease,
+        step.step_id,
+        [
+            LeafTime(LeafId(i), t_fwd, t_comp)
+            for i, (t_fwd, t_comp) in enumerate(zip(after.t_fwd, after.t_comp, strict=True))
+        ],
+        query_lists=[
+            QueryListEntry(query.leaf, query.interval, query.execution_time)
+            for queries in after.query_lists
+            for query in queries
+        ],
+        outcome={"rows": rows, "queries": ordinal},
+    )
+    context.reached(DurablePoint.ROLLING_ADVANCED)
+
+
+class _NewestLog:
+    """Has a table changes in an interval? Asked of the catalog anew each time, since time goes on between queries."""
+
+    def __init__(self, context: Context, definition: Definition) -> None:
+        self._context = context
+        self._definition = definition
+
+    def has_changes(self, table: str, interval: Interval) -> bool:
+        return CatalogMoments(self._context.catalog, self._definition).has_changes(table, interval)
+
+
+def _execute(
+    context: Context,
+    lease: Lease,
+    view: ViewRecord,
+    definition: Definition,
+    step: StepRecord,
+    ordinal: int,
+    query: Query,
+) -> tuple[Csn, int]:
+    """Run one query at the present, once: (execution time, rows appended)."""
+    number = step.step_id * _ORDINALS + ordinal
+    found = _already_committed(context, view, number)
+    rows = 0
+    if found is not None:
+        execution_time = found
+    else:
+        execution_time = capture(context).csn
+        context.progress(f"{view.name}: {query} as of csn {execution_time}")
+        tag = CommitTag(
+            f"headwater:{view.view_id}:propagate",
+            number,
+            {"step": step.step_id, "ordinal": ordinal, "execution_time": execution_time, "number": number},
+        )
+        rows = append_answers(context, view, definition, (_pinned(query, execution_time),), tag)
+    context.reached(DurablePoint.ROLLING_APPENDED)
+    context.catalog.record_execution(lease, step.step_id, ordinal, str(query), execution_time)
+    context.reached(DurablePoint.ROLLING_RECORDED)
+    return execution_time, rows
+
+
+def _pinned(query: Query, execution_time: Csn) -> Query:
+    terms = tuple(Snapshot(execution_time) if isinstance(term, Present) else term for term in query.terms)
+    return replace(query, terms=terms)
+
+
+def _already_committed(context: Context, view: ViewRecord, number: int) -> Csn | None:
+    """The execution time of a query whose commit is there though the catalog does not know of it."""
+    for commit in context.engine.history(view.delta_location, 5):
+        if commit.facts.get("number") == number:
+            return Csn(int(commit.facts["execution_time"]))
+    return None

@@ -1,0 +1,105 @@
+"""Spark's SQL as sqlglot reads it, with scalar expressions kept word for word.
+
+sqlglot's own Spark dialect translates: ``log(x)`` becomes ``LN(x)``, ``dateadd(day, ...)`` another function, CAST a TRY_CAST
+that prints as CAST, ``'it''s'`` loses its quote. Between engines that is its purpose; here Spark is on
+both sides and must see what the user wrote. So functions stay as they are spelled, and the few literal forms
+that sqlglot folds keep their form. What still differs is found at CREATE, where Spark's optimized plan of
+the user's own text is compared with that of our reading (``headwater.engine.analysis``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token
+
+from headwater.errors import SqlSyntaxError
+
+
+class TypedLiteral(exp.Expression):
+    """``DATE '2024-01-31'`` and the like."""
+
+    arg_types = {"this": True, "to": True}  # noqa: RUF012 (sqlglot's own convention)
+
+
+class VerbatimSpark(Spark):
+    NORMALIZE_NOT_NULL = False
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012
+        COMMANDS = set()  # noqa: RUF012 (SHOW and EXPLAIN are read word by word too)
+
+    class Parser(Spark.Parser):
+        STRICT_CAST = True
+        FUNCTIONS = {"ARRAY": Spark.Parser.FUNCTIONS["ARRAY"]}  # noqa: RUF012
+        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
+        TYPE_LITERAL_PARSERS = {  # noqa: RUF012
+            kind: lambda self, this, to: TypedLiteral(this=this, to=to)
+            for kind in (
+                exp.DataType.Type.DATE,
+                exp.DataType.Type.TIMESTAMP,
+                exp.DataType.Type.TIMESTAMPTZ,
+                exp.DataType.Type.TIMESTAMPNTZ,
+                exp.DataType.Type.TIMESTAMPLTZ,
+            )
+        }
+
+    class Generator(Spark.Generator):
+        TRANSFORMS = {  # noqa: RUF012
+            **Spark.Generator.TRANSFORMS,
+            TypedLiteral: lambda self, e: f"{self.sql(e, 'to')} {self.sql(e, 'this')}",
+        }
+
+
+def parse(text: str) -> exp.Expression:
+    """The syntax tree of one query; positions are kept in the nodes' ``meta``."""
+    try:
+        found = sqlglot.parse(text, read=VerbatimSpark)
+    except (ParseError, TokenError) as error:
+        details: list[dict[str, Any]] = getattr(error, "errors", []) or [{}]
+        first = details[0]
+        raise SqlSyntaxError(
+            f"The SQL can't be read: {first.get('description') or str(error).splitlines()[0]}",
+            line=first.get("line"),
+            column=first.get("col"),
+            remedy="Check the text near that place; it must be one Spark SQL query.",
+        ) from error
+    queries = [query for query in found if query is not None]
+    if len(queries) != 1 or not isinstance(queries[0], exp.Query):
+        raise SqlSyntaxError(
+            f"Expected one query, found {len(queries)} statement(s) that are not one.",
+            remedy="Give exactly one SELECT.",
+        )
+    return queries[0]
+
+
+def tokens(text: str) -> list[Token]:
+    try:
+        return list(VerbatimSpark().tokenize(text))
+    except TokenError as error:
+        raise SqlSyntaxError(f"The SQL can't be read: {error}", remedy="Check quotes and comments.") from error
+
+
+def to_text(expression: exp.Expression, *, pretty: bool = False) -> str:
+    return expression.sql(dialect=VerbatimSpark, pretty=pretty, comments=False)
+
+
+def position(node: exp.Expression, text: str) -> tuple[int, int] | None:
+    """Line and column (from 1) where a node begins in the text, as far as its parts tell."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    if not starts:
+        return None
+    start = min(starts)
+    return text.count("\n", 0, start) + 1, start - (text.rfind("\n", 0, start) + 1) + 1
+
+
+def quoted(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def column(name: str, table: str | None = None) -> exp.Column:
+    return exp.Column(this=quoted(name), table=quoted(table) if table else None)

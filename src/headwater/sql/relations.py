@@ -1,0 +1,137 @@
+"""What stands at a leaf: Delta's snapshots and change feeds as SQL relations with count and csn.
+
+Every relation has the scan's attributes, ``count`` (signed multiplicity) and ``csn`` (NULL where a row is older than
+all changes). A leaf that takes no part in a query is an empty relation of the same types, so that Spark sees the
+whole union and coerces its types exactly as it does for the user's own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from headwater.algebra.plan import Scan
+from headwater.algebra.query import BaseDelta, Patched, Present, Snapshot, Term
+from headwater.algebra.time import Csn, Interval
+from headwater.sql.dialect import VerbatimSpark, column, quoted
+
+COUNT = "__hw_count"
+CSN = "__hw_csn"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The numbered commits of a table in an interval: Delta version and csn, in order; never empty."""
+
+    versions: Sequence[tuple[int, Csn]]
+
+
+class TableMoments(Protocol):
+    """Where a table is and which of its versions a csn means."""
+
+    def location(self, table: str) -> str: ...
+    def version(self, table: str, csn: Csn) -> int: ...
+    def changes(self, table: str, interval: Interval) -> Changes: ...
+    def types(self, table: str) -> Mapping[str, str]: ...
+
+
+def count_of(scan: Scan) -> exp.Column:
+    return column(f"{scan.alias}.{COUNT}")
+
+
+def csn_of(scan: Scan) -> exp.Column:
+    return column(f"{scan.alias}.{CSN}")
+
+
+def snapshot_table(location: str, version: int) -> exp.Table:
+    """``delta.`location` VERSION AS OF version``."""
+    moment = exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version))
+    return exp.Table(this=quoted(location), db=exp.to_identifier("delta"), version=moment)
+
+
+def current_table(location: str) -> exp.Table:
+    return exp.Table(this=quoted(location), db=exp.to_identifier("delta"))
+
+
+def change_feed(location: str, first: int, last: int) -> exp.Table:
+    arguments = [exp.Literal.string(location), exp.Literal.number(first), exp.Literal.number(last)]
+    return exp.Table(this=exp.Anonymous(this="table_changes_by_path", expressions=arguments))
+
+
+def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments) -> exp.Query:
+    """The relation for a leaf; ``term`` None stands for a leaf that takes no part."""
+    match term:
+        case None:
+            return _absent(scan, moments.types(scan.table))
+        case Snapshot(at=at):
+            return _snapshot(scan, moments, at)
+        case BaseDelta(interval=interval):
+            return _changes(scan, moments, interval)
+        case Patched(interval=interval):
+            return exp.union(
+                _snapshot(scan, moments, interval.start), _changes(scan, moments, interval), distinct=False, copy=False
+            )
+        case Present():
+            raise ValueError("a table read live must be pinned to its execution time before SQL is built")
+
+
+def _bigint(value: exp.Expression) -> exp.Expression:
+    return exp.Cast(this=value, to=exp.DataType.build("BIGINT"))
+
+
+def _columns(scan: Scan) -> list[exp.Expression]:
+    pairs = zip(scan.columns, scan.attributes, strict=True)
+    return [exp.alias_(column(name), attribute, quoted=True) for name, attribute in pairs]
+
+
+def _bookkeeping(scan: Scan, count: exp.Expression, csn: exp.Expression) -> list[exp.Expression]:
+    return [
+        exp.alias_(_bigint(count), f"{scan.alias}.{COUNT}", quoted=True),
+        exp.alias_(_bigint(csn), f"{scan.alias}.{CSN}", quoted=True),
+    ]
+
+
+def _snapshot(scan: Scan, moments: TableMoments, at: Csn) -> exp.Select:
+    table = snapshot_table(moments.location(scan.table), moments.version(scan.table, at))
+    return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
+
+
+def _changes(scan: Scan, moments: TableMoments, interval: Interval) -> exp.Select:
+    versions = moments.changes(scan.table, interval).versions
+    first, last = versions[0][0], versions[-1][0]
+    numbers = dict(versions)
+    # Versions are consecutive, so position in an array finds the csn; unnumbered ones hold no changes.
+    csns = [
+        exp.Literal.number(numbers[version]) if version in numbers else exp.null() for version in range(first, last + 1)
+    ]
+    position = exp.cast(
+        exp.Add(
+            this=exp.Sub(this=column("_commit_version"), expression=exp.Literal.number(first)),
+            expression=exp.Literal.number(1),
+        ),
+        "INT",
+        dialect=VerbatimSpark,
+    )
+    csn = exp.Anonymous(this="element_at", expressions=[exp.Array(expressions=csns), position])
+    inserted = exp.In(
+        this=column("_change_type"),
+        expressions=[exp.Literal.string("insert"), exp.Literal.string("update_postimage")],
+    )
+    sign = exp.Case(
+        ifs=[exp.If(this=inserted, true=exp.Literal.number(1))], default=exp.Literal.number(-1)
+    )
+    feed = change_feed(moments.location(scan.table), first, last)
+    return exp.select(*_columns(scan), *_bookkeeping(scan, sign, csn), copy=False).from_(feed)
+
+
+def _absent(scan: Scan, types: Mapping[str, str]) -> exp.Select:
+    nulls = [
+        # Spark's own spelling of the type goes back to Spark as it is.
+        exp.alias_(exp.Cast(this=exp.null(), to=exp.var(types[name])), attribute, quoted=True)
+        for name, attribute in zip(scan.columns, scan.attributes, strict=True)
+    ]
+    zero = _bookkeeping(scan, exp.Literal.number(0), exp.null())
+    return exp.select(*nulls, *zero, copy=False).where(exp.false())

@@ -1,0 +1,186 @@
+"""From propagation queries to Spark SQL.
+
+Each block (a projection of a selection of a join) becomes one SELECT. Its inputs are joined in an order that
+starts at a changed leaf and follows the join conditions, so that a small change meets every table through its keys
+and no cross product arises that the view does not ask for. The result's count is the product of its parts' counts,
+its csn their latest or earliest by the query's rule; NULL csns do not take part, since Spark's GREATEST and
+LEAST pass over NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from sqlglot import exp
+
+from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
+from headwater.algebra.query import BaseDelta, CsnRule, Query, Term
+from headwater.sql.dialect import column, quoted, to_text
+from headwater.sql.relations import COUNT, CSN, TableMoments, leaf_relation
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """A relation and the expressions of its bookkeeping."""
+
+    relation: exp.Query
+    plan: Plan
+    alias: str
+    count: exp.Expression
+    csn: exp.Expression
+    small: bool
+
+
+def latest_csn(csns: Sequence[exp.Expression]) -> exp.Expression:
+    """The max rule: a joined row changes when the last of its parts does."""
+    return csns[0] if len(csns) == 1 else exp.Anonymous(this="greatest", expressions=list(csns))
+
+
+def earliest_csn(csns: Sequence[exp.Expression]) -> exp.Expression:
+    """The min rule of [Salem00 §3.3], for queries whose tables are read at one execution time."""
+    return csns[0] if len(csns) == 1 else exp.Anonymous(this="least", expressions=list(csns))
+
+
+def view_delta_sql(
+    queries: Sequence[Query],
+    names: Sequence[str],
+    moments: TableMoments,
+    *,
+    broadcast: frozenset[LeafId] = frozenset(),
+    pretty: bool = False,
+) -> str:
+    """One statement that computes all the queries: the view's columns, count and csn."""
+    parts = [_Renderer(query, moments, broadcast).result(names) for query in queries]
+    whole = reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
+    return to_text(whole, pretty=pretty)
+
+
+class _Renderer:
+    def __init__(self, query: Query, moments: TableMoments, broadcast: frozenset[LeafId]) -> None:
+        self.query = query
+        self.moments = moments
+        self.broadcast = broadcast
+        self.number = 0
+
+    def result(self, names: Sequence[str]) -> exp.Query:
+        plan = self.query.plan
+        outputs = [(attribute, column(attribute)) for attribute in plan.attributes]
+        if isinstance(plan, Project):
+            plan, outputs = plan.child, list(plan.outputs)
+        select, count, csn = self._block(plan, present=True)
+        if self.query.sign < 0:
+            count = exp.Neg(this=exp.paren(count))
+        items = [exp.alias_(value, name, quoted=True) for name, (_, value) in zip(names, outputs, strict=True)]
+        return select.select(
+            *items, exp.alias_(count, COUNT, quoted=True), exp.alias_(csn, CSN, quoted=True), copy=False
+        )
+
+    def _term(self, leaf: LeafId, present: bool) -> Term | None:
+        return self.query.terms[leaf] if present else None
+
+    def _block(self, plan: Plan, present: bool) -> tuple[exp.Select, exp.Expression, exp.Expression]:
+        """FROM and WHERE of a block, with the count and csn of its rows; the select list is the caller's."""
+        conditions: list[exp.Expression] = []
+        while isinstance(plan, Filter):
+            conditions.append(plan.condition)
+            plan = plan.child
+        inputs: tuple[Plan, ...] = (plan,)
+        if isinstance(plan, Join):
+            conditions.extend(plan.conditions)
+            inputs = plan.children
+        ordered = self._ordered([self._input(each, present) for each in inputs], conditions)
+        select, rest = self._from(ordered, conditions)
+        for condition in rest:
+            select = select.where(condition.copy(), copy=False)
+        hinted = [each.alias for each in ordered if each.small] if len(ordered) > 1 else []
+        if hinted:
+            names = [exp.to_table(f"`{name}`", dialect="spark") for name in hinted]
+            select.set("hint", exp.Hint(expressions=[exp.Anonymous(this="BROADCAST", expressions=names)]))
+        rule = latest_csn if self.query.rule is CsnRule.LATEST else earliest_csn
+        count = reduce(lambda left, right: exp.Mul(this=left, expression=right), [each.count for each in ordered])
+        return select, count, rule([each.csn for each in ordered])
+
+    def _input(self, plan: Plan, present: bool) -> _Rendered:
+        self.number += 1
+        alias = f"i{self.number}"
+        if isinstance(plan, Scan):
+            term = self._term(plan.leaf, present)
+            count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
+            small = isinstance(term, BaseDelta) and plan.leaf in self.broadcast
+            return _Rendered(leaf_relation(plan, term, self.moments), plan, alias, count, csn, small)
+        count_name, csn_name = f"{alias}.{COUNT}", f"{alias}.{CSN}"
+        relation = self._nested(plan, present, plan.attributes, count_name, csn_name)
+        return _Rendered(relation, plan, alias, column(count_name), column(csn_name), False)
+
+    def _nested(
+        self, plan: Plan, present: bool, attributes: Sequence[str], count_name: str, csn_name: str
+    ) -> exp.Query:
+        if isinstance(plan, Union):
+            marked = self.query.marked & leaves(plan)
+            parts = []
+            for child in plan.children:
+                # A branch without all the marked leaves contributes nothing but its types.
+                taking_part = present and marked <= leaves(child)
+                parts.append(self._nested(child, taking_part, attributes, count_name, csn_name))
+            return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
+        outputs = [(name, column(name)) for name in plan.attributes]
+        if isinstance(plan, Project):
+            plan, outputs = plan.child, list(plan.outputs)
+        select, count, csn = self._block(plan, present)
+        items = [
+            exp.alias_(value.copy(), name, quoted=True) for name, (_, value) in zip(attributes, outputs, strict=True)
+        ]
+        return select.select(
+            *items, exp.alias_(count, count_name, quoted=True), exp.alias_(csn, csn_name, quoted=True), copy=False
+        )
+
+    def _ordered(self, inputs: list[_Rendered], conditions: Iterable[exp.Expression]) -> list[_Rendered]:
+        """Inputs from a changed one along the join conditions."""
+        needs = [_attributes(condition) for condition in conditions]
+        marked = self.query.marked
+        pending = sorted(inputs, key=lambda each: not (marked & leaves(each.plan)))
+        ordered = [pending.pop(0)]
+        while pending:
+            have = {name for each in ordered for name in each.plan.attributes}
+            connected = next(
+                (each for each in pending if any(_connects(need, have, each.plan) for need in needs)), pending[0]
+            )
+            pending.remove(connected)
+            ordered.append(connected)
+        return ordered
+
+    def _from(
+        self, ordered: list[_Rendered], conditions: list[exp.Expression]
+    ) -> tuple[exp.Select, list[exp.Expression]]:
+        """Join the inputs in order, each condition at the first join where all its attributes are there."""
+        rest = list(conditions)
+        select = exp.Select().from_(_aliased(ordered[0]), copy=False)
+        have = set(ordered[0].plan.attributes)
+        for each in ordered[1:]:
+            have |= set(each.plan.attributes)
+            own = set(each.plan.attributes)
+            ready = [c for c in rest if _attributes(c) <= have and _attributes(c) & own and not _attributes(c) <= own]
+            rest = [c for c in rest if c not in ready]
+            on = exp.and_(*(c.copy() for c in ready)) if ready else None
+            select = select.join(_aliased(each), on=on, join_type="INNER" if ready else "CROSS", copy=False)
+        return select, rest
+
+
+def _attributes(condition: exp.Expression) -> set[str]:
+    return {part.name for part in condition.find_all(exp.Column)}
+
+
+def _connects(need: set[str], have: set[str], plan: Plan) -> bool:
+    own = set(plan.attributes)
+    return bool(need & have) and bool(need & own) and need <= have | own
+
+
+def _aliased(each: _Rendered) -> exp.Subquery:
+    return exp.Subquery(this=each.relation, alias=exp.TableAlias(this=quoted(each.alias)))
+
+
+def leaf_names(plan: Plan) -> dict[str, LeafId]:
+    """Leaf ids by the names under which users set widths and read explain."""
+    return {scan.alias: scan.leaf for scan in scans(plan)}

@@ -1,0 +1,213 @@
+"""The statements that make, fill, change and read view tables.
+
+A view table holds ``__hw_count`` (how often the row stands in the view, always positive) and then the public columns, one
+stored row for each distinct row. A view-delta table holds ``__hw_csn``, ``__hw_count`` (signed) and the public columns. The
+bookkeeping stands first so that Delta keeps minima and maxima of it and skips files by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headwater.algebra.time import Csn, Interval
+from headwater.sql.dialect import column, quoted, to_text
+from headwater.sql.relations import COUNT, CSN, change_feed, current_table, snapshot_table
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A base table at one version, with the columns that a query text may see."""
+
+    location: str
+    version: int
+    columns: tuple[str, ...]
+
+
+def over_tables(text: str, tables: Mapping[str, PinnedTable]) -> str:
+    """The user's own text, word for word, with its table names bound to pinned versions.
+
+    The text is wrapped, not edited: its names resolve to common table expressions around it.
+    """
+    pinned = {
+        name: exp.select(*(column(c) for c in table.columns) or [exp.null()], copy=False).from_(
+            snapshot_table(table.location, table.version)
+        )
+        for name, table in tables.items()
+    }
+    return over_relations(text, pinned)
+
+
+def over_relations(text: str, relations: Mapping[str, exp.Query]) -> str:
+    if not relations:
+        return text
+    ctes = ", ".join(f"{to_text(quoted(name))} AS ({to_text(query)})" for name, query in relations.items())
+    return f"WITH {ctes} SELECT * FROM (\n{text}\n)"
+
+
+def counted_sql(text: str, names: Sequence[str]) -> str:
+    """The bag that a query gives, as distinct rows with their counts."""
+    rows = exp.select(exp.alias_(exp.Count(this=exp.Star()), COUNT, quoted=True), *(column(n) for n in names))
+    grouped = rows.from_(exp.Table(this=quoted("__hw_bag"))).group_by(*(column(n) for n in names))
+    return f"WITH `__hw_bag` AS (\n{text}\n) {to_text(grouped)}"
+
+
+def net_delta(location: str, interval: Interval, names: Sequence[str], *, sign: int) -> exp.Select:
+    """The net effect of a view delta over an interval, with the given sign."""
+    total = exp.Sum(this=column(COUNT))
+    count = total if sign > 0 else exp.Neg(this=total)
+    return (
+        exp.select(exp.alias_(count, COUNT, quoted=True), *(column(n) for n in names))
+        .from_(current_table(location))
+        .where(_inside(interval))
+        .group_by(*(column(n) for n in names))
+        .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+    )
+
+
+def _inside(interval: Interval) -> exp.Expression:
+    return exp.and_(
+        exp.GT(this=column(CSN), expression=exp.Literal.number(interval.start)),
+        exp.LTE(this=column(CSN), expression=exp.Literal.number(interval.end)),
+    )
+
+
+def merge_sql(view: str, delta: str, interval: Interval, names: Sequence[str], *, sign: int) -> str:
+    """Add a net change to a view: one commit that inserts, recounts and deletes."""
+    target, source = "t", "s"
+    same = exp.and_(
+        *(exp.NullSafeEQ(this=column(name, target), expression=column(name, source)) for name in names)
+    )
+    total = exp.Add(this=column(COUNT, target), expression=column(COUNT, source))
+    gone = exp.EQ(this=total, expression=exp.Literal.number(0))
+    insert = exp.Insert(
+        this=exp.Tuple(expressions=[column(COUNT), *(column(n) for n in names)]),
+        expression=exp.Tuple(expressions=[column(COUNT, source), *(column(n, source) for n in names)]),
+    )
+    update = exp.Update(expressions=[exp.EQ(this=column(COUNT), expression=total.copy())])
+    merge = exp.Merge(
+        this=exp.alias_(current_table(view), target, table=True),
+        using=exp.Subquery(
+            this=net_delta(delta, interval, names, sign=sign), alias=exp.TableAlias(this=quoted(source))
+        ),
+        on=same,
+        whens=exp.Whens(
+            expressions=[
+                exp.When(matched=True, condition=gone, then=exp.Var(this="DELETE")),
+                exp.When(matched=True, then=update),
+                exp.When(matched=False, then=insert),
+            ]
+        ),
+    )
+    return to_text(merge)
+
+
+def bag(counted: exp.Query, names: Sequence[str]) -> exp.Query:
+    """Distinct rows with counts, as the rows of the bag.
+
+    Rows that stand once, nearly always all of them, take the plain branch; Delta's statistics on the count let the
+    other branch skip every file without duplicates.
+    """
+    columns = [column(name) for name in names]
+    once = exp.select(*columns).from_(_sub(counted.copy())).where(_compare(exp.EQ, 1))
+    repeated = exp.select(*(c.copy() for c in columns)).from_(
+        exp.Subquery(
+            this=exp.select(
+                *(c.copy() for c in columns),
+                exp.alias_(
+                    exp.Anonymous(
+                        this="explode",
+                        expressions=[
+                            exp.Anonymous(
+                                this="array_repeat",
+                                expressions=[exp.Literal.number(0), exp.cast(column(COUNT), "INT")],
+                            )
+                        ],
+                    ),
+                    "__hw_copy",
+                    quoted=True,
+                ),
+            )
+            .from_(_sub(counted.copy()))
+            .where(_compare(exp.GT, 1)),
+            alias=exp.TableAlias(this=quoted("r")),
+        )
+    )
+    return exp.union(once, repeated, distinct=False)
+
+
+def _compare(kind: type[exp.Binary], value: int) -> exp.Expression:
+    return kind(this=column(COUNT), expression=exp.Literal.number(value))
+
+
+def _sub(query: exp.Query) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted("q")))
+
+
+def stored(view: str, version: int, names: Sequence[str]) -> exp.Select:
+    """The view as it was stored by one of its commits: distinct rows with counts."""
+    return exp.select(column(COUNT), *(column(n) for n in names)).from_(snapshot_table(view, version))
+
+
+def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
+    """The view's bag at a csn: its stored state plus, or less, the view delta between the two moments."""
+    base = stored(view, version, names)
+    if at == stored_at:
+        return bag(base, names)
+    interval, sign = (Interval(stored_at, at), 1) if at > stored_at else (Interval(at, stored_at), -1)
+    both = exp.union(base, net_delta(delta, interval, names, sign=sign), distinct=False)
+    total = exp.Sum(this=column(COUNT))
+    net = (
+        exp.select(exp.alias_(total, COUNT, quoted=True), *(column(n) for n in names))
+        .from_(_sub(both))
+        .group_by(*(column(n) for n in names))
+        .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+    )
+    return bag(net, names)
+
+
+def table_at(location: str, version: int, columns: Sequence[str] | None = None) -> exp.Select:
+    """A base table at a version: all of its columns, or some."""
+    chosen = [exp.Star()] if columns is None else [column(c) for c in columns]
+    return exp.select(*chosen).from_(snapshot_table(location, version))
+
+
+def create_table_sql(
+    location: str,
+    columns: Sequence[tuple[str, str]],
+    *,
+    bookkeeping: Sequence[str],
+    cluster_by: Sequence[str],
+    properties: Mapping[str, str],
+) -> str:
+    definitions = [
+        *(exp.ColumnDef(this=quoted(name), kind=exp.var("BIGINT NOT NULL")) for name in bookkeeping),
+        *(exp.ColumnDef(this=quoted(name), kind=exp.var(kind)) for name, kind in columns),
+    ]
+    pairs = ", ".join(f"{_string(key)} = {_string(value)}" for key, value in properties.items())
+    clustering = f" CLUSTER BY ({', '.join(to_text(quoted(name)) for name in cluster_by)})" if cluster_by else ""
+    # Spark's CREATE TABLE has clauses (CLUSTER BY with USING) that sqlglot does not print in Spark's order.
+    return (
+        f"CREATE TABLE {to_text(current_table(location))} ({', '.join(to_text(d) for d in definitions)}) USING DELTA"
+        f"{clustering}" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+    )
+
+
+def add_constraint_sql(location: str, name: str, condition: str) -> str:
+    return f"ALTER TABLE {to_text(current_table(location))} ADD CONSTRAINT {to_text(quoted(name))} CHECK ({condition})"
+
+
+def changed_rows_sql(location: str, first: int, last: int) -> str:
+    """Rows that each commit changed, by version: bounded by the number of commits."""
+    version = column("_commit_version")
+    return to_text(
+        exp.select(version, exp.alias_(exp.Count(this=exp.Star()), "rows"))
+        .from_(change_feed(location, first, last))
+        .group_by(version.copy())
+    )
+
+
+def _string(value: str) -> str:
+    return to_text(exp.Literal.string(value))

@@ -1,0 +1,88 @@
+"""What the public calls return."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh did. ``mode`` is incremental, full or none; ``reason`` a stable code."""
+
+    view: str
+    from_csn: int
+    csn: int
+    mode: str
+    reason: str
+    rows: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOfWork:
+    csn: int
+    source: str
+    table: str
+    version: int
+    committed_at: datetime
+    operation: str
+    rows: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "committed_at": self.committed_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    name: str
+    location: str
+    mode: str
+    since_csn: int
+    version: int
+    problem: dict[str, Any] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatus:
+    """``staleness`` is how long, in seconds, the oldest captured change that the view lacks has been waiting; 0 if none."""
+
+    name: str
+    csn: int
+    timestamp: datetime | None
+    high_water_mark: int
+    kept_from: int
+    newest_csn: int
+    staleness: float
+    method: str
+    last_mode: str | None
+    last_reason: str | None
+    problem: dict[str, Any] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "timestamp": self.timestamp.isoformat() if self.timestamp else None}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeStatus:
+    location: str
+    catalog: str
+    newest_csn: int
+    tables: tuple[TableStatus, ...]
+    views: tuple[ViewStatus, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "location": self.location,
+            "catalog": self.catalog,
+            "newest_csn": self.newest_csn,
+            "tables": [table.as_dict() for table in self.tables],
+            "views": [view.as_dict() for view in self.views],
+        }

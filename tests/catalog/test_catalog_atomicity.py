@@ -1,0 +1,141 @@
+"""Every write is one transaction under its lease: it happens as a whole, or not at all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from tests.catalog.worlds import ENTRIES, LEAVES, ORDERS, REFRESH, TIMES, VIEW, commit, everything, populate
+
+from headwater.algebra.plan import LeafId
+from headwater.algebra.time import Csn
+from headwater.catalog import Catalog, Lease, schema
+from headwater.errors import LeaseLost
+
+
+@dataclass(frozen=True)
+class Steps:
+    create: int
+    propagate: int
+    apply: int
+    drop: int
+
+
+Write = Callable[[Catalog, Lease, Steps], Any]
+NATION = replace(ORDERS, name="nation")
+FRESH = replace(VIEW, name="fresh", view_id="fresh")
+
+WRITES: dict[str, Write] = {
+    "add_base_table": lambda c, lease, s: c.add_base_table(lease, NATION),
+    "remove_base_table": lambda c, lease, s: c.remove_base_table(lease, "unused"),
+    "restart_base_table": lambda c, lease, s: c.restart_base_table(lease, replace(ORDERS, since_version=20)),
+    "set_table_problem": lambda c, lease, s: c.set_table_problem(lease, "orders", {"code": "X"}),
+    "number_units": lambda c, lease, s: c.number_units(
+        lease,
+        [[commit("orders", 7, 9), commit("lineitem", 3, 9)], [commit("orders", 8, 9)]],
+        captured={"orders": (8, 9), "lineitem": (3, 9)},
+        problems={"orders": {"code": "X"}},
+        new_table=NATION,
+    ),
+    "insert_view": lambda c, lease, s: c.insert_view(
+        lease, FRESH, LEAVES, query_lists=ENTRIES, step_id=s.create, outcome={}
+    ),
+    "delete_view": lambda c, lease, s: c.delete_view(lease, VIEW.view_id, step_id=s.drop),
+    "replace_query_lists": lambda c, lease, s: c.replace_query_lists(lease, VIEW.view_id, ENTRIES[:1]),
+    "set_view_problem": lambda c, lease, s: c.set_view_problem(lease, VIEW.view_id, {"code": "X"}),
+    "set_kept_from": lambda c, lease, s: c.set_kept_from(lease, VIEW.view_id, Csn(1)),
+    "set_width": lambda c, lease, s: c.set_width(lease, VIEW.view_id, LeafId(0), "csns", 2),
+    "begin_step": lambda c, lease, s: c.begin_step(lease, VIEW.view_id, "apply", {"to": 3}),
+    "record_execution": lambda c, lease, s: c.record_execution(lease, s.propagate, 1, "o@now", Csn(3)),
+    "finish_step": lambda c, lease, s: c.finish_step(lease, s.drop, {}),
+    "finish_propagate": lambda c, lease, s: c.finish_propagate(
+        lease, s.propagate, TIMES, query_lists=ENTRIES[:1], outcome={}
+    ),
+    "finish_apply": lambda c, lease, s: c.finish_apply(
+        lease, s.apply, csn=Csn(4), version=1, outcome={}, refresh=REFRESH
+    ),
+    "reset_view": lambda c, lease, s: c.reset_view(
+        lease, VIEW.view_id, s.apply, csn=Csn(4), version=1, delta_location="/new", outcome={}, refresh=REFRESH
+    ),
+    "record_refresh": lambda c, lease, s: c.record_refresh(lease, REFRESH),
+}
+
+
+def prepare(catalog: Catalog, lease: Lease) -> Steps:
+    populate(catalog, lease)
+    catalog.add_base_table(lease, replace(ORDERS, name="unused"))
+    steps = Steps(
+        catalog.begin_step(lease, "fresh", "create", {}).step_id,
+        catalog.begin_step(lease, VIEW.view_id, "propagate", {}).step_id,
+        catalog.begin_step(lease, VIEW.view_id, "apply", {}).step_id,
+        catalog.begin_step(lease, VIEW.view_id, "drop", {}).step_id,
+    )
+    catalog.record_execution(lease, steps.propagate, 0, "l@now", Csn(2))
+    return steps
+
+
+def test_no_write_is_forgotten_here() -> None:
+    methods = inspect.getmembers(Catalog, inspect.isfunction)
+    fenced = {
+        name
+        for name, method in methods
+        if not name.startswith("_") and "lease" in inspect.signature(method).parameters and name != "check_lease"
+    }
+    assert fenced == set(WRITES)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_zombie_can_not_write(catalog: Catalog, opened: Callable[[], Catalog], name: str) -> None:
+    other = opened()
+    with catalog.lease("view") as lease:
+        steps = prepare(catalog, lease)
+        with catalog._database.write() as connection:
+            connection.execute(sa.update(schema.driver_leases).values(expires_at=1))
+        with other.lease("view") as taken:
+            before = everything(catalog, leases=True)
+            with pytest.raises(LeaseLost, match=taken.holder):
+                WRITES[name](catalog, lease, steps)
+            assert everything(catalog, leases=True) == before
+            WRITES[name](other, taken, steps)
+            assert everything(catalog, leases=True) != before
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_cut_short_anywhere_leaves_nothing(catalog: Catalog, name: str) -> None:
+    """Fail before the first statement, the second, ... and the commit, until the write goes through."""
+    engine = catalog._database.engine
+    remaining = 0
+
+    def count(*_: Any) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
+            raise Cut
+
+    with catalog.lease("view") as lease:
+        steps = prepare(catalog, lease)
+        before = everything(catalog)
+        cuts = 0
+        while True:
+            remaining = cuts
+            for moment in ("before_cursor_execute", "commit"):
+                sa.event.listen(engine, moment, count)
+            try:
+                WRITES[name](catalog, lease, steps)
+                break
+            except Cut:
+                cuts += 1
+            finally:
+                for moment in ("before_cursor_execute", "commit"):
+                    sa.event.remove(engine, moment, count)
+            assert everything(catalog) == before
+        assert cuts >= 3  # the write lock, the lease, and at least one statement
+        assert everything(catalog) != before

@@ -1,0 +1,70 @@
+"""One Spark session for the whole run: starting one takes longer than most tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.cluster import ConnectServer, StandaloneCluster
+
+# The jars live in the project's own cache, also for a bare `pytest`.
+os.environ.setdefault("HEADWATER_CACHE", str(Path(__file__).resolve().parent.parent / ".cache"))
+
+# `make test` must give the same answer twice; `make fuzz` looks for new examples.
+settings.register_profile(
+    "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# A short-lived JVM spends most of its time compiling: the first compiler alone makes an append take a third of
+# the CPU time. Never for the product or for benchmarks.
+TEST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from headwater.engine.session import local_session
+
+    session = local_session(
+        "headwater-tests",
+        master="local[2]",
+        memory="3g",
+        extra={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": TEST_JVM,
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake_dir(tmp_path: Path) -> Path:
+    """Where a test's lake goes; it does not exist yet."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture(scope="session")
+def standalone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    from tests.support.cluster import standalone_cluster
+
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    from tests.support.cluster import connect_server
+
+    with connect_server(tmp_path_factory.mktemp("connect")) as server:
+        yield server

@@ -1,0 +1,125 @@
+"""How far a step goes: one width for each leaf [Salem00 §3.4]."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.algebra.time import Csn, Interval
+from headwater.engine.reference import History
+from headwater.errors import InternalError
+from headwater.propagate.frontier import Frontier, advance
+from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
+from tests.theory.worlds import Law, natural_join, random_world
+
+
+def history(*sizes: dict[str, int]) -> History:
+    """One csn for each argument, with that many changed rows of each table."""
+    made = History()
+    for size in sizes:
+        made.commit({table: [((number, None), 1) for number in range(rows)] for table, rows in size.items()})
+    return made
+
+
+LOG = history({"a": 2}, {"b": 1}, {"a": 3}, {}, {"a": 1}, {"a": 1}, {"b": 5}, {})
+
+
+@pytest.mark.parametrize(
+    ("table", "start", "width", "end"),
+    [
+        ("a", 0, Unlimited(), 8),
+        ("a", 0, ByCsn(1), 2),  # csn 2 did not change the table: free
+        ("a", 0, ByCsn(2), 4),
+        ("a", 0, ByCsn(4), 8),
+        ("a", 0, ByCsn(9), 8),
+        ("a", 1, ByCsn(1), 4),
+        ("a", 0, ByRows(1), 2),  # one csn at least, though it has two rows
+        ("a", 0, ByRows(4), 2),
+        ("a", 0, ByRows(5), 4),
+        ("a", 0, ByRows(6), 5),
+        ("a", 0, ByRows(7), 8),
+        ("a", 6, ByRows(1), 8),  # nothing changed: all the way
+        ("b", 0, ByCsn(1), 6),
+        ("b", 2, ByRows(3), 8),
+        ("c", 0, ByRows(1), 8),
+    ],
+)
+def test_interval_end(table: str, start: int, width: Width, end: int) -> None:
+    assert interval_end(table, Interval(Csn(start), Csn(8)), width, LOG) == end
+
+
+def test_never_past_the_target() -> None:
+    assert interval_end("a", Interval(Csn(0), Csn(3)), ByCsn(2), LOG) == 3
+
+
+def test_unlimited_leaves_advance_together() -> None:
+    plan = natural_join("a", "b")
+    targets = next_targets(plan, Frontier((Csn(1), Csn(5))), Csn(7), [Unlimited(), Unlimited()], LOG)
+    assert targets == (7, 7)
+
+
+def test_a_leaf_beyond_the_target_stays() -> None:
+    plan = natural_join("a", "b")
+    assert next_targets(plan, Frontier((Csn(1), Csn(5))), Csn(3), [Unlimited(), Unlimited()], LOG) == (3, 5)
+    assert next_targets(plan, Frontier((Csn(4), Csn(5))), Csn(3), [ByCsn(1), Unlimited()], LOG) == (4, 5)
+
+
+def test_otherwise_the_leaf_furthest_behind_advances_by_its_width() -> None:
+    plan = natural_join("a", "b")
+    widths: list[Width] = [ByCsn(1), Unlimited()]
+    frontier = Frontier((Csn(0), Csn(0)))
+    reached = []
+    while frontier.high_water_mark < 8:
+        frontier = Frontier(next_targets(plan, frontier, Csn(8), widths, LOG))
+        reached.append(frontier.times)
+    assert reached == [(2, 0), (2, 8), (4, 8), (5, 8), (8, 8)]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_repeated_it_reaches_the_target_and_the_law_holds_all_the_way(seed: int) -> None:
+    world = random_world(seed, passed=True)
+    random = world.random
+    widths = [
+        random.choice((Unlimited(), ByCsn(random.randint(1, 3)), ByRows(random.randint(1, 4)))) for _ in world.tables()
+    ]
+    target = Csn(random.randint(0, world.last))
+    law = Law(world, Csn(0))
+    frontier = Frontier.at(world.plan, Csn(0))
+    for _ in range(len(widths) * target + 1):
+        targets = next_targets(world.plan, frontier, target, widths, world.history)
+        assert all(now <= then <= target for now, then in zip(frontier.times, targets, strict=True))
+        if targets == frontier.times:
+            break
+        step = advance(world.plan, frontier, targets, world.history)
+        for query in step.queries:
+            law.run(query)
+        frontier = step.after
+        law.check(frontier.high_water_mark)
+    assert frontier == Frontier.at(world.plan, target)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_no_interval_exceeds_its_width_by_more_than_one_csn_alone(seed: int) -> None:
+    world = random_world(seed, passed=True)
+    table = world.tables()[0]
+    limit = world.random.randint(1, 4)
+    start = Csn(0)
+    while start < world.last:
+        end = interval_end(table, Interval(start, world.last), ByRows(limit), world.history)
+        sizes = [rows for _, rows in world.history.rows_by_csn(table, Interval(start, end))]
+        assert sum(sizes) <= limit or len(sizes) == 1
+        assert (
+            end == world.last or sum(sizes) + world.history.rows_by_csn(table, Interval(end, world.last))[0][1] > limit
+        )
+        start = end
+
+
+def test_widths_that_would_never_advance_are_refused() -> None:
+    with pytest.raises(InternalError, match="0 csns"):
+        ByCsn(0)
+    with pytest.raises(InternalError, match="0 rows"):
+        ByRows(0)
+
+
+def test_leaves_frontier_and_widths_must_agree() -> None:
+    with pytest.raises(InternalError, match="1 widths"):
+        next_targets(natural_join("a", "b"), Frontier((Csn(0), Csn(0))), Csn(1), [Unlimited()], LOG)
