@@ -69,7 +69,7 @@ class Definition:
 
 
 class CatalogMoments:
-    """Versions and changes of base tables by csn, as the catalog knows them; read once, since the past does not change."""
+    """Versions and changes of base tables by csn, as the catalog knows them; read once: the past does not change."""
 
     def __init__(self, catalog: Catalog, definition: Definition) -> None:
         self._catalog = catalog

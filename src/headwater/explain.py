@@ -49,9 +49,9 @@ class Explanation:
         }
 
     def __str__(self) -> str:
+        where = f"at csn {self.csn}, propagated to {self.high_water_mark}, newest captured {self.newest_csn}"
         lines = [
-            f"Materialized view {self.view}: at csn {self.csn}, propagated to {self.high_water_mark}, "
-            f"newest captured {self.newest_csn}",
+            f"Materialized view {self.view}: {where}",
             f"Kept incrementally, method {self.method}",
             "",
             self.plan,

@@ -1,13 +1,13 @@
 """The lake: Headwater's public face.
 
-Each call does one thing with the drivers and returns a value. A refresh is capture, propagate and apply in one call; each
-can be called, suspended and run in a process of its own.
+Each call does one thing with the drivers and returns a value. A refresh is capture, propagate and apply in one call;
+each can be called, suspended and run in a process of its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ from headwater.values import LakeStatus, RefreshReport, TableStatus, UnitOfWork,
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Self
 
 
 class Lake:
@@ -60,13 +61,11 @@ class Lake:
 
     # ------------------------------------------------------------------ tables
 
-    def track(
-        self, name: str, where: str | Path, *, enable_change_feed: bool = False, mode: str = "versioned"
-    ) -> None:
+    def track(self, name: str, where: str | Path, *, enable_change_feed: bool = False, mode: str = "versioned") -> None:
         """Follow a Delta table under a name that views use.
 
-        ``where`` is a path, a URI or the name of a table in Spark's catalog. ``mode`` 'live' is for tables whose past can't
-        be read (short retention): views on them are propagated by compensation.
+        ``where`` is a path, a URI or the name of a table in Spark's catalog. ``mode`` 'live' is for tables whose past
+        can't be read (short retention): views on them are propagated by compensation.
         """
         if not NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} is not a name.", remedy="Use letters, digits and _, not a digit first.")
@@ -130,7 +129,7 @@ class Lake:
             case SelectQuery(text=query):
                 return self._query(query)
 
-    def _answer(self, rows: list[tuple[object, ...]], schema: str) -> DataFrame:
+    def _answer(self, rows: Sequence[tuple[object, ...]], schema: str) -> DataFrame:
         return self._context.engine.spark.createDataFrame(rows, schema)
 
     def _query(self, text: str) -> DataFrame:
@@ -182,9 +181,7 @@ class Lake:
             mode, reason = "none", "NO_CHANGES"
         else:
             mode, reason = "incremental", "CHANGES_APPLIED"
-        return RefreshReport(
-            view, before.csn, applied.csn, mode, reason, applied.rows, time.monotonic() - started
-        )
+        return RefreshReport(view, before.csn, applied.csn, mode, reason, applied.rows, time.monotonic() - started)
 
     def _recompute(self, record: ViewRecord, target: Csn, reason: str, started: float) -> RefreshReport:
         require_captured(self._context, Definition.load(record))
@@ -194,7 +191,7 @@ class Lake:
         )
 
     def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
-        """How far one propagation step advances a leaf (its alias in the view): by changed rows, by csns, or unlimited."""
+        """How far one propagation step advances a leaf (by its alias): by changed rows, by csns, or unlimited."""
         if rows is not None and csns is not None:
             raise InvalidInput("A width is by rows or by csns, not both.", remedy="Give one of them.")
         record = self._context.catalog.view(view)
@@ -294,7 +291,7 @@ class Lake:
         """Close the catalog; the Spark session stays, it may be the caller's."""
         self._context.catalog.close()
 
-    def __enter__(self) -> Lake:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -344,9 +341,10 @@ def connect(
 ) -> Lake:
     """Open a lake, or make one where there is none.
 
-    ``location`` is a folder or any URI that Spark can write. The catalog is a SQLite file in the folder unless ``catalog``
-    gives a database URL, which a URI location needs. ``spark`` is your own session (classic or Connect) with Delta Lake; without it
-    a local one is started. ``clock_skew`` is how far, in seconds, the clocks of the tables' writers may disagree.
+    ``location`` is a folder or any URI that Spark can write. The catalog is a SQLite file in the folder unless
+    ``catalog`` gives a database URL, which a URI location needs. ``spark`` is your own session (classic or Connect)
+    with Delta Lake; without it a local one is started. ``clock_skew`` is how far, in seconds, the clocks of the
+    tables' writers may disagree.
     """
     place, catalog_url = _places(str(location), catalog, create=create)
     opened = open_catalog(catalog_url, clock=clock, create=create)
@@ -389,5 +387,3 @@ def _places(location: str, catalog: str | None, *, create: bool) -> tuple[str, s
         except OSError as error:
             raise NotALake(f"{folder} can't be made: {error.strerror}.", remedy="Choose another place.") from error
     return str(folder), catalog or f"sqlite:///{folder}/catalog.db"
-
-

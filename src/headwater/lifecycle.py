@@ -1,8 +1,9 @@
 """CREATE and DROP MATERIALIZED VIEW.
 
-A view comes to be in three durable steps: its place is recorded as intended, its tables are written there, and one catalog
-transaction gives it its name. If anything fails before the last, the tables are removed and nothing of it is left; if
-the process dies, the next CREATE or DROP in the lake finds the recorded place of a creator that no longer lives and removes it.
+A view comes to be in three durable steps: its place is recorded as intended, its tables are written there, and one
+catalog transaction gives it its name. If anything fails before the last, the tables are removed and nothing of it is
+left; if the process dies, the next CREATE or DROP in the lake finds the recorded place of a creator that no longer
+lives and removes it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from headwater.context import Context, apply_lease, name_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, TableUse
 from headwater.durable import DurablePoint
 from headwater.engine.analysis import printed, require_same_reading, require_same_schema, require_storable
-from headwater.engine.files import remove_directory
 from headwater.engine.failures import reading_table
+from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag
 from headwater.errors import InvalidInput, LeaseHeld, NameTaken, SqlAnalysisError, SqlSyntaxError, UnknownName
 from headwater.propagate.driver import require_captured
@@ -53,9 +54,7 @@ class Draft:
 
 def create(context: Context, statement: CreateView) -> ViewRecord | None:
     """Make the view; None when it was there and IF NOT EXISTS was said."""
-    with context.catalog.lease(
-        name_lease(statement.name), ttl=context.lease_ttl, wait=context.lease_wait
-    ) as lease:
+    with context.catalog.lease(name_lease(statement.name), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
         if statement.name.lower() in {view.name.lower() for view in context.catalog.views()}:
             if statement.if_not_exists:
                 return None
@@ -230,12 +229,13 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
 
 def _discard(context: Context, lease: Lease, step: StepRecord) -> None:
     """Remove the tables of a creation that did not come to its end."""
-    if all([remove_directory(location) for location in step.intent["locations"]]):
+    removed = [remove_directory(location) for location in step.intent["locations"]]
+    if all(removed):
         context.catalog.finish_step(lease, step.step_id, {"discarded": True})
 
 
 def remove_orphans(context: Context, *, holding: str | None = None) -> None:
-    """Remove what creators and droppers that no longer live have left; ``holding`` is the name that we hold ourselves."""
+    """Remove what creators and droppers that no longer live have left; ``holding`` is the name that we hold."""
     for driver in ("create", "drop"):
         for step in context.catalog.open_steps(driver=driver):
             try:

@@ -52,7 +52,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """``staleness`` is how long, in seconds, the oldest captured change that the view lacks has been waiting; 0 if none."""
+    """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none."""
 
     name: str
     csn: int

@@ -38,7 +38,7 @@ class Scan:
 @dataclass(frozen=True, slots=True)
 class Filter:
     child: Plan
-    condition: exp.Expression
+    condition: exp.Expr
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -48,7 +48,7 @@ class Filter:
 @dataclass(frozen=True, slots=True)
 class Project:
     child: Plan
-    outputs: tuple[tuple[Attribute, exp.Expression], ...]
+    outputs: tuple[tuple[Attribute, exp.Expr], ...]
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -60,7 +60,7 @@ class Join:
     """The inner join of all children under the conjunction of all conditions (none: the cross product)."""
 
     children: tuple[Plan, ...]
-    conditions: tuple[exp.Expression, ...]
+    conditions: tuple[exp.Expr, ...]
 
     def __post_init__(self) -> None:
         if len(self.children) < 2:

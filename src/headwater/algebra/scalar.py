@@ -22,7 +22,7 @@ from headwater.algebra.zset import Row
 
 Evaluator: TypeAlias = Callable[[Row], Any]
 
-_NULL_IF_ANY_NULL: Mapping[type[exp.Expression], Callable[[Any, Any], Any]] = {
+_NULL_IF_ANY_NULL: Mapping[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
     exp.LT: operator.lt,
@@ -35,10 +35,10 @@ _NULL_IF_ANY_NULL: Mapping[type[exp.Expression], Callable[[Any, Any], Any]] = {
 }
 
 
-def compile_scalar(expression: exp.Expression, attributes: Sequence[Attribute]) -> Evaluator:
+def compile_scalar(expression: exp.Expr, attributes: Sequence[Attribute]) -> Evaluator:
     """A function from a row over ``attributes`` to the expression's value; ValueError for what is not supported."""
 
-    def compiled(part: exp.Expression) -> Evaluator:
+    def compiled(part: exp.Expr) -> Evaluator:
         return compile_scalar(part, attributes)
 
     strict = _NULL_IF_ANY_NULL.get(type(expression))
@@ -76,7 +76,7 @@ def compile_scalar(expression: exp.Expression, attributes: Sequence[Attribute]) 
             raise ValueError(f"the reference evaluator has no {type(expression).__name__}: {expression.sql('spark')}")
 
 
-def evaluate(expression: exp.Expression, row: Mapping[Attribute, Any]) -> Any:
+def evaluate(expression: exp.Expr, row: Mapping[Attribute, Any]) -> Any:
     """The expression's value over one row given by attribute."""
     return compile_scalar(expression, tuple(row))(tuple(row.values()))
 
@@ -89,7 +89,7 @@ def _column(column: exp.Column, attributes: Sequence[Attribute]) -> Evaluator:
     return operator.itemgetter(list(attributes).index(column.name))
 
 
-def _constant(expression: exp.Expression) -> Evaluator:
+def _constant(expression: exp.Expr) -> Evaluator:
     value: Any
     match expression:
         case exp.Null():

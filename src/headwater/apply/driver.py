@@ -85,7 +85,9 @@ def finish_open_steps(context: Context, lease: Lease, name: str) -> None:
 
 
 def _tag(view: ViewRecord, step: StepRecord, csn: Csn) -> CommitTag:
-    return CommitTag(f"headwater:{view.view_id}:apply", step.step_id, {"step": step.step_id, "view": view.name, "csn": csn})
+    return CommitTag(
+        f"headwater:{view.view_id}:apply", step.step_id, {"step": step.step_id, "view": view.name, "csn": csn}
+    )
 
 
 def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord, started: float) -> int:

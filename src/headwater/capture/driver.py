@@ -123,9 +123,7 @@ def _look(context: Context, tables: Sequence[BaseTable]) -> list[_Look]:
 
 def _look_at(context: Context, table: BaseTable) -> _Look:
     try:
-        commits, _ = context.source.commits_after(
-            table.name, table.location, table.captured_version, table.captured_at
-        )
+        commits, _ = context.source.commits_after(table.name, table.location, table.captured_version, table.captured_at)
         context.source.check_readable(table.name, commits)
     except SourceProblem as problem:
         return _Look(table, (), problem)
@@ -161,6 +159,4 @@ def problem_of(table: BaseTable) -> SourceProblem:
     found: JsonObject = dict(table.problem or {})
     kind = by_code().get(str(found.get("code")), SourceProblem)
     maker = kind if issubclass(kind, SourceProblem) else SourceProblem
-    return maker(
-        str(found.get("message")), table=table.name, version=found.get("version"), remedy=found.get("remedy")
-    )
+    return maker(str(found.get("message")), table=table.name, version=found.get("version"), remedy=found.get("remedy"))

@@ -1,17 +1,17 @@
 """One total order from many tables' histories.
 
-Each table's commits come in its own order; the lake's order is a merge of these that respects (1) every table's own order
-and (2) time: a write to A that had finished before a write to B began is never numbered after it.
+Each table's commits come in its own order; the lake's order is a merge of these that respects (1) every table's own
+order and (2) time: a write to A that had finished before a write to B began is never numbered after it.
 
-*The horizon.* Capture takes a horizon h (now less the allowed clock skew) **before** it looks at any table and numbers only
-commits with a timestamp <= h. If B's commit is numbered in this round, then B began before h. A write to A that finished
-before that was visible before we looked, so it is numbered in this round or an earlier one; within the round the order
-by timestamp puts it first. A commit stamped before h that becomes visible only after we looked can't have finished before
-anything numbered now began, so numbering it in a later round breaks nothing.
+*The horizon.* Capture takes a horizon h (now less the allowed clock skew) **before** it looks at any table and numbers
+only commits with a timestamp <= h. If B's commit is numbered in this round, then B began before h. A write to A that
+finished before that was visible before we looked, so it is numbered in this round or an earlier one; within the round
+the order by timestamp puts it first. A commit stamped before h that becomes visible only after we looked can't have
+finished before anything numbered now began, so numbering it in a later round breaks nothing.
 
-*Units of work over several tables.* Commits may carry a tag. Those with one tag become one unit of work: one csn. A tag may
-say how many commits it has; then the unit waits (and what follows it in these tables waits with it) until
-all are there, at most until the commit is ``patience`` old. Tags that cross each other (A: x, y; B: y, x) can't both be one
+*Units of work over several tables.* Commits may carry a tag. Those with one tag become one unit of work: one csn. A tag
+may say how many commits it has; then the unit waits (and what follows it in these tables waits with it) until all are
+there, at most until the commit is ``patience`` old. Tags that cross each other (A: x, y; B: y, x) can't both be one
 unit; the later is then taken apart.
 """
 
@@ -74,7 +74,9 @@ def order(
         ready = [unit for unit in (_unit(head, members, apart, queues) for head in heads) if unit is not None]
         ready = [unit for unit in ready if not _waits(unit, horizon, patience)]
         if not ready:
-            blocked = [head for head in heads if head.tag is not None and _is_crossed(head, members, apart, horizon, patience)]
+            blocked = [
+                head for head in heads if head.tag is not None and _is_crossed(head, members, apart, horizon, patience)
+            ]
             if not blocked:
                 return ordered  # what is left waits for the rest of its unit
             apart.add(str(max(blocked, key=_when).tag))

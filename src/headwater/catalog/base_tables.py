@@ -77,9 +77,7 @@ class BaseTables(FencedTables):
                 "csn": csn,
             }
             for view in names.users_of(connection, record.name):
-                connection.execute(
-                    sa.update(schema.views).where(schema.views.c.name == view).values(problem=problem)
-                )
+                connection.execute(sa.update(schema.views).where(schema.views.c.name == view).values(problem=problem))
             return stored
 
     def set_table_problem(self, lease: Held, name: str, problem: JsonObject | None) -> None:

@@ -35,7 +35,9 @@ _LOST_HISTORY = (
     "FAILED_READ_FILE",
     "FILE_NOT_EXIST",
 )
-_RESYNC = "Start over from its present with lake.resync({table!r}) (headwater resync {table}); views on it are then rebuilt."
+_RESYNC = (
+    "Start over from its present with lake.resync({table!r}) (headwater resync {table}); views on it are then rebuilt."
+)
 
 
 def condition(error: BaseException) -> str:
@@ -128,7 +130,7 @@ def table_failure(error: Exception, table: str, version: int, doing: str) -> Hea
             version=at,
             remedy=_RESYNC.format(table=table),
         )
-    if "INCOMPATIBLE" in name and "SCHEMA" in name or name.startswith("UNRESOLVED_COLUMN"):
+    if ("INCOMPATIBLE" in name and "SCHEMA" in name) or name.startswith("UNRESOLVED_COLUMN"):
         return SchemaChanged(
             f"A column of {table!r} that the view uses was dropped, renamed or retyped by version {version}: "
             f"{_first_lines(error)}",

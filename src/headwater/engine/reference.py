@@ -137,7 +137,7 @@ def evaluate_plan(plan: Plan, inputs: Mapping[LeafId, ZSet], combine: Combine) -
 
 
 def _join(
-    parts: Sequence[tuple[tuple[Attribute, ...], ZSet]], conditions: Sequence[exp.Expression], combine: Combine
+    parts: Sequence[tuple[tuple[Attribute, ...], ZSet]], conditions: Sequence[exp.Expr], combine: Combine
 ) -> ZSet:
     """Nested loops from left to right; a condition is tested as soon as all its attributes are there."""
     attributes: tuple[Attribute, ...] = ()
@@ -160,7 +160,7 @@ def _join(
     return ZSet(tuple(joined))
 
 
-def _attributes_of(condition: exp.Expression) -> set[Attribute]:
+def _attributes_of(condition: exp.Expr) -> set[Attribute]:
     return {column.name for column in condition.find_all(exp.Column)}
 
 

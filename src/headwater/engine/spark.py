@@ -1,8 +1,8 @@
 """Spark, as Headwater uses it: SQL text in, committed tables out.
 
 Only public, Connect-safe calls (no py4j, no DeltaTable). A write is one Delta commit that names itself: an
-idempotence identifier ``(application, number)`` makes Delta pass over a repeat, and the commit's user metadata tells which
-step it was, so that after a crash the step is recognised as done.
+idempotence identifier ``(application, number)`` makes Delta pass over a repeat, and the commit's user metadata tells
+which step it was, so that after a crash the step is recognised as done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
+from pyspark.sql.functions import count, lit
 
 from headwater.engine.failures import translated, user_sql
 from headwater.sql.dialect import to_text
@@ -112,7 +112,7 @@ class SparkEngine:
         """Write a frame to a Delta table in one tagged commit; the number of rows written."""
         observed = Observation()
         with translated(doing):
-            counted = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
+            counted = frame.observe(observed, count(lit(1)).alias("rows"))
             writer = counted.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
             writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
             return int(observed.get["rows"])
@@ -127,17 +127,17 @@ class SparkEngine:
     @contextmanager
     def _setting(self, settings: Mapping[str, str]) -> Iterator[None]:
         with self._tagging:
-            before = {key: self.spark.conf.get(key, None) for key in settings}
+            before: dict[str, str | None] = {key: self.spark.conf.get(key, None) for key in settings}
             try:
                 for key, value in settings.items():
                     self.spark.conf.set(key, value)
                 yield
             finally:
-                for key, value in before.items():
-                    if value is None:
+                for key, old in before.items():
+                    if old is None:
                         self.spark.conf.unset(key)
                     else:
-                        self.spark.conf.set(key, value)
+                        self.spark.conf.set(key, old)
 
     def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
         """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""

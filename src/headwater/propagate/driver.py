@@ -1,7 +1,7 @@
 """The propagate driver for tables with history: carries out the steps that ``frontier`` and ``width`` decide.
 
-Exactly once. (1) The step is recorded with the times before and after; (2) its answer is appended to the view delta in one
-commit tagged with the step's number; (3) the frontier moves, in one catalog transaction. After a crash the recorded
+Exactly once. (1) The step is recorded with the times before and after; (2) its answer is appended to the view delta in
+one commit tagged with the step's number; (3) the frontier moves, in one catalog transaction. After a crash the recorded
 step is simply run again: its queries are a function of the recorded times, and Delta passes over the append if it has
 seen the tag.
 """
@@ -109,7 +109,9 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     planned = step_of(context, definition, step)
     leaves = context.catalog.leaves(view.view_id)
     if frontier_of(leaves) != planned.before:
-        raise InternalError(f"Step {step.step_id} begins at {planned.before}, the view stands at {frontier_of(leaves)}.")
+        raise InternalError(
+            f"Step {step.step_id} begins at {planned.before}, the view stands at {frontier_of(leaves)}."
+        )
     rows = 0
     if planned.queries:
         context.progress(f"{view.name}: propagating {planned.before} to {planned.after}")
@@ -117,7 +119,9 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         rows = append_answers(context, view, definition, planned.queries, tag)
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(planned.after.times)]
-    context.catalog.finish_propagate(lease, step.step_id, times, outcome={"rows": rows, "queries": len(planned.queries)})
+    context.catalog.finish_propagate(
+        lease, step.step_id, times, outcome={"rows": rows, "queries": len(planned.queries)}
+    )
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
 
@@ -190,7 +194,9 @@ def _naming_the_table(
     try:
         yield
     except Exception as error:
-        cause = error.__cause__ if isinstance(error, HeadwaterError) and isinstance(error.__cause__, Exception) else error
+        cause = (
+            error.__cause__ if isinstance(error, HeadwaterError) and isinstance(error.__cause__, Exception) else error
+        )
         if not is_driver_failure(cause):
             raise
         for scan in scans(definition.plan):

@@ -1,9 +1,9 @@
 """The propagate driver for tables that show only their present: carries out ``rolling`` [Salem00 §3.4, Fig. 10].
 
-Each query of an iteration is its own commit to the view delta, as in the paper, tagged with (step, ordinal). Its execution
-time is the newest csn captured just before it runs: the versions that this csn means are the tables' present, pinned. The
-time is written into the commit itself and then into the catalog, so after a crash a replay feeds the recorded times to
-the same generator, skips what is there, and goes on.
+Each query of an iteration is its own commit to the view delta, as in the paper, tagged with (step, ordinal). Its
+execution time is the newest csn captured just before it runs: the versions that this csn means are the tables' present,
+pinned. The time is written into the commit itself and then into the catalog, so after a crash a replay feeds the
+recorded times to the same generator, skips what is there, and goes on.
 """
 
 from __future__ import annotations

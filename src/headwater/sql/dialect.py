@@ -1,7 +1,7 @@
 """Spark's SQL as sqlglot reads it, with scalar expressions kept word for word.
 
-sqlglot's own Spark dialect translates: ``log(x)`` becomes ``LN(x)``, ``dateadd(day, ...)`` another function, CAST a TRY_CAST
-that prints as CAST, ``'it''s'`` loses its quote. Between engines that is its purpose; here Spark is on
+sqlglot's own Spark dialect translates: ``log(x)`` becomes ``LN(x)``, ``dateadd(day, ...)`` another function, CAST a
+TRY_CAST that prints as CAST, ``'it''s'`` loses its quote. Between engines that is its purpose; here Spark is on
 both sides and must see what the user wrote. So functions stay as they are spelled, and the few literal forms
 that sqlglot folds keep their form. What still differs is found at CREATE, where Spark's optimized plan of
 the user's own text is compared with that of our reading (``headwater.engine.analysis``).
@@ -9,13 +9,13 @@ the user's own text is compared with that of our reading (``headwater.engine.ana
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from headwater.errors import SqlSyntaxError
 
@@ -33,12 +33,12 @@ class VerbatimSpark(Spark):
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012
         COMMANDS = set()  # noqa: RUF012 (SHOW and EXPLAIN are read word by word too)
 
-    class Parser(Spark.Parser):
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         STRICT_CAST = True
         FUNCTIONS = {"ARRAY": Spark.Parser.FUNCTIONS["ARRAY"]}  # noqa: RUF012
-        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         TYPE_LITERAL_PARSERS = {  # noqa: RUF012
-            kind: lambda self, this, to: TypedLiteral(this=this, to=to)
+            kind: lambda _, this, to: TypedLiteral(this=this, to=to)
             for kind in (
                 exp.DataType.Type.DATE,
                 exp.DataType.Type.TIMESTAMP,
@@ -48,14 +48,14 @@ class VerbatimSpark(Spark):
             )
         }
 
-    class Generator(Spark.Generator):
+    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         TRANSFORMS = {  # noqa: RUF012
             **Spark.Generator.TRANSFORMS,
             TypedLiteral: lambda self, e: f"{self.sql(e, 'to')} {self.sql(e, 'this')}",
         }
 
 
-def parse(text: str) -> exp.Expression:
+def parse(text: str) -> exp.Expr:
     """The syntax tree of one query; positions are kept in the nodes' ``meta``."""
     try:
         found = sqlglot.parse(text, read=VerbatimSpark)
@@ -84,11 +84,11 @@ def tokens(text: str) -> list[Token]:
         raise SqlSyntaxError(f"The SQL can't be read: {error}", remedy="Check quotes and comments.") from error
 
 
-def to_text(expression: exp.Expression, *, pretty: bool = False) -> str:
+def to_text(expression: exp.Expr, *, pretty: bool = False) -> str:
     return expression.sql(dialect=VerbatimSpark, pretty=pretty, comments=False)
 
 
-def position(node: exp.Expression, text: str) -> tuple[int, int] | None:
+def position(node: exp.Expr, text: str) -> tuple[int, int] | None:
     """Line and column (from 1) where a node begins in the text, as far as its parts tell."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     if not starts:

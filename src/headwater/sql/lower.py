@@ -58,8 +58,8 @@ class _Block:
     """A select-project-join under construction: the join's inputs, its conditions, and the named outputs."""
 
     inputs: list[_Leaf | _Union]
-    conditions: list[exp.Expression]
-    columns: list[tuple[str | None, exp.Expression]]
+    conditions: list[exp.Expr]
+    columns: list[tuple[str | None, exp.Expr]]
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +74,7 @@ class _Leaf:
     def attribute(self, index: int) -> str:
         return f"{self.alias}.{self.columns[index]}"
 
-    def value(self, index: int) -> exp.Expression:
+    def value(self, index: int) -> exp.Expr:
         self.mentioned.add(index)
         return column(self.attribute(index))
 
@@ -114,7 +114,7 @@ class _Lowering:
 
     # ------------------------------------------------------------------ queries
 
-    def query(self, node: exp.Expression, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
+    def query(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
         ctes = self._with(node, ctes)
         match node:
             case exp.Subquery():
@@ -131,9 +131,7 @@ class _Lowering:
             case _:
                 raise refuse("OTHER", type(node).__name__, node, self.text)
 
-    def _with(
-        self, node: exp.Expression, ctes: Mapping[str, Callable[[], _Block]]
-    ) -> Mapping[str, Callable[[], _Block]]:
+    def _with(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> Mapping[str, Callable[[], _Block]]:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
@@ -164,9 +162,7 @@ class _Lowering:
         union = _Union(branches, attributes)
         return _Block([union], [], [(name, column(a)) for name, a in zip(names, attributes, strict=True)])
 
-    def _branches(
-        self, node: exp.Expression, ctes: Mapping[str, Callable[[], _Block]]
-    ) -> Iterator[exp.Expression]:
+    def _branches(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> Iterator[exp.Expr]:
         """``a UNION ALL b UNION ALL c`` parses as a tree; its branches stand side by side in one union."""
         if isinstance(node, exp.Union) and not node.args.get("distinct") and not node.args.get("by_name"):
             left, right = node.this, node.expression
@@ -199,9 +195,7 @@ class _Lowering:
 
     # ------------------------------------------------------------------ FROM
 
-    def _from(
-        self, node: exp.Expression, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]
-    ) -> None:
+    def _from(self, node: exp.Expr, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
         if isinstance(node, exp.Table):
             self._only(node, {"this", "alias", "joins", "db", "catalog"})
             if not isinstance(node.this, exp.Identifier):
@@ -224,9 +218,7 @@ class _Lowering:
         for join in node.args.get("joins") or []:
             self._join(join, scope, block, ctes)
 
-    def _table(
-        self, node: exp.Table, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]
-    ) -> None:
+    def _table(self, node: exp.Table, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
         name = node.name
         qualified = node.args.get("db") is not None
         if not qualified and name.lower() in ctes:
@@ -260,9 +252,7 @@ class _Lowering:
             Relation(alias, tuple(name for name, _ in inner.columns), lambda index: values[index].copy())
         )
 
-    def _join(
-        self, join: exp.Join, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]
-    ) -> None:
+    def _join(self, join: exp.Join, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
         side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
         if kind in ("SEMI", "ANTI"):
             raise refuse(f"{kind}_JOIN", f"{side} {kind} JOIN".strip(), join, self.text)
@@ -297,20 +287,16 @@ class _Lowering:
 
     def _renamed(self, block: _Block, alias: exp.TableAlias | None) -> _Block:
         names = self._column_names(alias, tuple(name for name, _ in block.columns))
-        return _Block(
-            block.inputs, block.conditions, [(n, v) for n, (_, v) in zip(names, block.columns, strict=True)]
-        )
+        return _Block(block.inputs, block.conditions, [(n, v) for n, (_, v) in zip(names, block.columns, strict=True)])
 
-    def _column_names(
-        self, alias: exp.TableAlias | None, columns: tuple[str | None, ...]
-    ) -> tuple[str | None, ...]:
+    def _column_names(self, alias: exp.TableAlias | None, columns: tuple[str | None, ...]) -> tuple[str | None, ...]:
         given = tuple(name.name for name in alias.args.get("columns") or []) if alias is not None else ()
         return given or columns
 
     # ------------------------------------------------------------------ SELECT list and expressions
 
     def _select_list(self, node: exp.Select, scope: Scope, block: _Block) -> None:
-        aliases: dict[str, exp.Expression] = {}
+        aliases: dict[str, exp.Expr] = {}
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 block.columns.extend(self._star(item, scope))
@@ -324,11 +310,11 @@ class _Lowering:
             if isinstance(item, exp.Alias):
                 aliases.setdefault(item.alias.lower(), value)
 
-    def _star(self, item: exp.Expression, scope: Scope) -> list[tuple[str | None, exp.Expression]]:
+    def _star(self, item: exp.Expr, scope: Scope) -> list[tuple[str | None, exp.Expr]]:
         star = item if isinstance(item, exp.Star) else item.this
         if star.args.get("replace") or star.args.get("rename"):
             raise refuse("STAR_REPLACE", to_text(item), item, self.text)
-        parts = [] if isinstance(item, exp.Star) else [part.name for part in item.parts[:-1]]
+        parts = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
         found = scope.star(parts[0] if parts else None) if len(parts) < 2 else None
         if found is None:
             raise refuse("STRUCT_STAR", to_text(item), item, self.text)
@@ -339,7 +325,7 @@ class _Lowering:
             excluded.add(left_out.name.lower())
         return [(name, value) for name, value in found if name is None or name.lower() not in excluded]
 
-    def _implied_name(self, node: exp.Expression) -> str | None:
+    def _implied_name(self, node: exp.Expr) -> str | None:
         match node:
             case exp.Column():
                 return node.name
@@ -350,19 +336,17 @@ class _Lowering:
             case _:
                 return None
 
-    def _scalar(
-        self, node: exp.Expression, scope: Scope, aliases: Mapping[str, exp.Expression]
-    ) -> exp.Expression:
+    def _scalar(self, node: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         """A copy of an expression with every column replaced by what it stands for."""
         for part in node.walk():
             self._check(part)
 
-        def replace(part: exp.Expression) -> exp.Expression:
+        def replace(part: exp.Expr) -> exp.Expr:
             return self._column(part, scope, aliases) if isinstance(part, exp.Column) else part
 
         return node.copy().transform(replace)
 
-    def _column(self, node: exp.Column, scope: Scope, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
+    def _column(self, node: exp.Column, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         parts = [part.name for part in node.parts]
         found = scope.resolve(parts)
         if found is None and len(parts) == 1 and parts[0].lower() in aliases:
@@ -374,9 +358,9 @@ class _Lowering:
                 raise refuse("NONDETERMINISTIC", f"{parts[0]}", node, self.text)
             raise refuse("UNNAMED_COLUMN", to_text(node), node, self.text)
         value, fields = found
-        if fields and not isinstance(value, exp.Column):
-            value = exp.paren(value)
-        elif not isinstance(value, exp.Column | exp.Literal | exp.Paren):
+        if (fields and not isinstance(value, exp.Column)) or not isinstance(
+            value, exp.Column | exp.Literal | exp.Paren
+        ):
             value = exp.paren(value)
         for name in fields:
             value = exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True))
@@ -385,7 +369,7 @@ class _Lowering:
     def _is_bare_function(self, name: str) -> bool:
         return name.lower() in constructs.NONDETERMINISTIC_FUNCTIONS
 
-    def _check(self, node: exp.Expression) -> None:
+    def _check(self, node: exp.Expr) -> None:
         match node:
             case exp.Window() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
                 raise refuse("WINDOW" if isinstance(node, exp.Window) else "AGGREGATE", to_text(node), node, self.text)
@@ -411,7 +395,7 @@ class _Lowering:
         if self.functions is not None and name not in self.functions:
             raise refuse("USER_FUNCTION", to_text(node), node, self.text)
 
-    def _conjuncts(self, condition: exp.Expression) -> Iterator[exp.Expression]:
+    def _conjuncts(self, condition: exp.Expr) -> Iterator[exp.Expr]:
         if isinstance(condition, exp.And):
             yield from self._conjuncts(condition.this)
             yield from self._conjuncts(condition.expression)
@@ -420,14 +404,22 @@ class _Lowering:
         else:
             yield condition
 
-    def _only(self, node: exp.Expression, allowed: set[str]) -> None:
+    def _only(self, node: exp.Expr, allowed: set[str]) -> None:
         """Refuse a clause that is not listed: what is not understood is never ignored."""
         for key, value in node.args.items():
             if value and key not in allowed:
-                code = {"sample": "SAMPLE", "version": "TIME_TRAVEL", "when": "TIME_TRAVEL", "pivots": "PIVOT",
-                        "laterals": "LATERAL", "order": "ORDER_BY", "limit": "LIMIT", "offset": "LIMIT"}.get(key, "OTHER")
+                code = {
+                    "sample": "SAMPLE",
+                    "version": "TIME_TRAVEL",
+                    "when": "TIME_TRAVEL",
+                    "pivots": "PIVOT",
+                    "laterals": "LATERAL",
+                    "order": "ORDER_BY",
+                    "limit": "LIMIT",
+                    "offset": "LIMIT",
+                }.get(key, "OTHER")
                 first = value[0] if isinstance(value, list) else value
-                place = first if isinstance(first, exp.Expression) else node
+                place = first if isinstance(first, exp.Expr) else node
                 raise refuse(code, key.rstrip("_").upper(), place, self.text)
 
     def _fresh(self, wanted: str) -> str:

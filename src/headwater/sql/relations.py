@@ -78,16 +78,16 @@ def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments) -> exp.Q
             raise ValueError("a table read live must be pinned to its execution time before SQL is built")
 
 
-def _bigint(value: exp.Expression) -> exp.Expression:
+def _bigint(value: exp.Expr) -> exp.Expr:
     return exp.Cast(this=value, to=exp.DataType.build("BIGINT"))
 
 
-def _columns(scan: Scan) -> list[exp.Expression]:
+def _columns(scan: Scan) -> list[exp.Expr]:
     pairs = zip(scan.columns, scan.attributes, strict=True)
     return [exp.alias_(column(name), attribute, quoted=True) for name, attribute in pairs]
 
 
-def _bookkeeping(scan: Scan, count: exp.Expression, csn: exp.Expression) -> list[exp.Expression]:
+def _bookkeeping(scan: Scan, count: exp.Expr, csn: exp.Expr) -> list[exp.Expr]:
     return [
         exp.alias_(_bigint(count), f"{scan.alias}.{COUNT}", quoted=True),
         exp.alias_(_bigint(csn), f"{scan.alias}.{CSN}", quoted=True),
@@ -120,9 +120,7 @@ def _changes(scan: Scan, moments: TableMoments, interval: Interval) -> exp.Selec
         this=column("_change_type"),
         expressions=[exp.Literal.string("insert"), exp.Literal.string("update_postimage")],
     )
-    sign = exp.Case(
-        ifs=[exp.If(this=inserted, true=exp.Literal.number(1))], default=exp.Literal.number(-1)
-    )
+    sign = exp.Case(ifs=[exp.If(this=inserted, true=exp.Literal.number(1))], default=exp.Literal.number(-1))
     feed = change_feed(moments.location(scan.table), first, last)
     return exp.select(*_columns(scan), *_bookkeeping(scan, sign, csn), copy=False).from_(feed)
 

@@ -28,17 +28,17 @@ class _Rendered:
     relation: exp.Query
     plan: Plan
     alias: str
-    count: exp.Expression
-    csn: exp.Expression
+    count: exp.Expr
+    csn: exp.Expr
     small: bool
 
 
-def latest_csn(csns: Sequence[exp.Expression]) -> exp.Expression:
+def latest_csn(csns: Sequence[exp.Expr]) -> exp.Expr:
     """The max rule: a joined row changes when the last of its parts does."""
     return csns[0] if len(csns) == 1 else exp.Anonymous(this="greatest", expressions=list(csns))
 
 
-def earliest_csn(csns: Sequence[exp.Expression]) -> exp.Expression:
+def earliest_csn(csns: Sequence[exp.Expr]) -> exp.Expr:
     """The min rule of [Salem00 §3.3], for queries whose tables are read at one execution time."""
     return csns[0] if len(csns) == 1 else exp.Anonymous(this="least", expressions=list(csns))
 
@@ -65,10 +65,7 @@ class _Renderer:
         self.number = 0
 
     def result(self, names: Sequence[str]) -> exp.Query:
-        plan = self.query.plan
-        outputs = [(attribute, column(attribute)) for attribute in plan.attributes]
-        if isinstance(plan, Project):
-            plan, outputs = plan.child, list(plan.outputs)
+        plan, outputs = _split(self.query.plan)
         select, count, csn = self._block(plan, present=True)
         if self.query.sign < 0:
             count = exp.Neg(this=exp.paren(count))
@@ -80,9 +77,9 @@ class _Renderer:
     def _term(self, leaf: LeafId, present: bool) -> Term | None:
         return self.query.terms[leaf] if present else None
 
-    def _block(self, plan: Plan, present: bool) -> tuple[exp.Select, exp.Expression, exp.Expression]:
+    def _block(self, plan: Plan, present: bool) -> tuple[exp.Select, exp.Expr, exp.Expr]:
         """FROM and WHERE of a block, with the count and csn of its rows; the select list is the caller's."""
-        conditions: list[exp.Expression] = []
+        conditions: list[exp.Expr] = []
         while isinstance(plan, Filter):
             conditions.append(plan.condition)
             plan = plan.child
@@ -125,9 +122,7 @@ class _Renderer:
                 taking_part = present and marked <= leaves(child)
                 parts.append(self._nested(child, taking_part, attributes, count_name, csn_name))
             return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
-        outputs = [(name, column(name)) for name in plan.attributes]
-        if isinstance(plan, Project):
-            plan, outputs = plan.child, list(plan.outputs)
+        plan, outputs = _split(plan)
         select, count, csn = self._block(plan, present)
         items = [
             exp.alias_(value.copy(), name, quoted=True) for name, (_, value) in zip(attributes, outputs, strict=True)
@@ -136,7 +131,7 @@ class _Renderer:
             *items, exp.alias_(count, count_name, quoted=True), exp.alias_(csn, csn_name, quoted=True), copy=False
         )
 
-    def _ordered(self, inputs: list[_Rendered], conditions: Iterable[exp.Expression]) -> list[_Rendered]:
+    def _ordered(self, inputs: list[_Rendered], conditions: Iterable[exp.Expr]) -> list[_Rendered]:
         """Inputs from a changed one along the join conditions."""
         needs = [_attributes(condition) for condition in conditions]
         marked = self.query.marked
@@ -151,9 +146,7 @@ class _Renderer:
             ordered.append(connected)
         return ordered
 
-    def _from(
-        self, ordered: list[_Rendered], conditions: list[exp.Expression]
-    ) -> tuple[exp.Select, list[exp.Expression]]:
+    def _from(self, ordered: list[_Rendered], conditions: list[exp.Expr]) -> tuple[exp.Select, list[exp.Expr]]:
         """Join the inputs in order, each condition at the first join where all its attributes are there."""
         rest = list(conditions)
         select = exp.Select().from_(_aliased(ordered[0]), copy=False)
@@ -168,7 +161,14 @@ class _Renderer:
         return select, rest
 
 
-def _attributes(condition: exp.Expression) -> set[str]:
+def _split(plan: Plan) -> tuple[Plan, tuple[tuple[str, exp.Expr], ...]]:
+    """A plan without its topmost projection, and what that projects."""
+    if isinstance(plan, Project):
+        return plan.child, plan.outputs
+    return plan, tuple((name, column(name)) for name in plan.attributes)
+
+
+def _attributes(condition: exp.Expr) -> set[str]:
     return {part.name for part in condition.find_all(exp.Column)}
 
 

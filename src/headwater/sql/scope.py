@@ -20,9 +20,9 @@ class Relation:
 
     alias: str | None
     columns: tuple[str | None, ...]
-    value: Callable[[int], exp.Expression]
+    value: Callable[[int], exp.Expr]
 
-    def find(self, name: str) -> exp.Expression | None:
+    def find(self, name: str) -> exp.Expr | None:
         for index, column in enumerate(self.columns):
             if column is not None and column.lower() == name.lower():
                 return self.value(index)
@@ -37,9 +37,9 @@ class Scope:
     """The relations of one FROM clause, in order, and the columns merged by USING or NATURAL."""
 
     relations: list[Relation] = field(default_factory=list)
-    merged: dict[str, exp.Expression] = field(default_factory=dict)
+    merged: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def resolve(self, parts: Sequence[str]) -> tuple[exp.Expression, Sequence[str]] | None:
+    def resolve(self, parts: Sequence[str]) -> tuple[exp.Expr, Sequence[str]] | None:
         """The column that ``a.b.c`` begins with, and the struct fields that follow it."""
         if len(parts) > 1:
             for relation in self.relations:
@@ -56,7 +56,7 @@ class Scope:
                 return found, parts[1:]
         return None
 
-    def star(self, alias: str | None) -> Iterator[tuple[str | None, exp.Expression]] | None:
+    def star(self, alias: str | None) -> Iterator[tuple[str | None, exp.Expr]] | None:
         """The columns of ``*`` or ``alias.*`` in Spark's order; None when there is no such relation."""
         if alias is not None:
             for relation in self.relations:
@@ -65,7 +65,7 @@ class Scope:
             return None
         return self._everything()
 
-    def _everything(self) -> Iterator[tuple[str | None, exp.Expression]]:
+    def _everything(self) -> Iterator[tuple[str | None, exp.Expr]]:
         for name, value in self.merged.items():
             original = next((c for r in self.relations for c in r.columns if c and c.lower() == name), name)
             yield original, value

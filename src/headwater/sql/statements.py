@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias, TypeVar
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.errors import SqlSyntaxError
 from headwater.sql.dialect import tokens
@@ -101,7 +101,7 @@ class _Reader:
             return self._end(ExplainView(self._name()))
         if self._upper() in ("SELECT", "WITH", "FROM", "TABLE", "VALUES", "("):
             return SelectQuery(self.text)
-        self._fail("CREATE, REFRESH, DROP, SHOW or EXPLAIN MATERIALIZED VIEW, or a query")
+        raise self._error("CREATE, REFRESH, DROP, SHOW or EXPLAIN MATERIALIZED VIEW, or a query")
 
     def _create(self) -> CreateView:
         if_not_exists = self._words("IF", "NOT", "EXISTS")
@@ -165,7 +165,9 @@ class _Reader:
 
     def _identifier(self) -> str:
         token = self._next("a name")
-        if token.token_type is TokenType.STRING or not (token.token_type is TokenType.IDENTIFIER or NAME.fullmatch(token.text)):
+        if token.token_type is TokenType.STRING or not (
+            token.token_type is TokenType.IDENTIFIER or NAME.fullmatch(token.text)
+        ):
             self._fail("a name", token)
         return token.text
 
@@ -199,10 +201,13 @@ class _Reader:
         return statement
 
     def _fail(self, wanted: str, token: Token | None = None) -> NoReturn:
+        raise self._error(wanted, token)
+
+    def _error(self, wanted: str, token: Token | None = None) -> SqlSyntaxError:
         found = token or (self.found[self.at] if self.at < len(self.found) else None)
         line, column = None, None
         if found is not None:
             line = self.text.count("\n", 0, found.start) + 1
             column = found.start - (self.text.rfind("\n", 0, found.start) + 1) + 1
         seen = repr(found.text) if found is not None else "the end of the text"
-        raise SqlSyntaxError(f"Expected {wanted}, found {seen}", line=line, column=column)
+        return SqlSyntaxError(f"Expected {wanted}, found {seen}", line=line, column=column)

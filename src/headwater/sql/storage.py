@@ -1,8 +1,8 @@
 """The statements that make, fill, change and read view tables.
 
-A view table holds ``__hw_count`` (how often the row stands in the view, always positive) and then the public columns, one
-stored row for each distinct row. A view-delta table holds ``__hw_csn``, ``__hw_count`` (signed) and the public columns. The
-bookkeeping stands first so that Delta keeps minima and maxima of it and skips files by it.
+A view table holds ``__hw_count`` (how often the row stands in the view, always positive) and then the public columns,
+one stored row for each distinct row. A view-delta table holds ``__hw_csn``, ``__hw_count`` (signed) and the public
+columns. The bookkeeping stands first so that Delta keeps minima and maxima of it and skips files by it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,7 @@ def over_tables(text: str, tables: Mapping[str, PinnedTable]) -> str:
 
     The text is wrapped, not edited: its names resolve to common table expressions around it.
     """
-    pinned = {
-        name: exp.select(*(column(c) for c in table.columns) or [exp.null()], copy=False).from_(
-            snapshot_table(table.location, table.version)
-        )
-        for name, table in tables.items()
-    }
+    pinned = {name: table_at(table.location, table.version, table.columns) for name, table in tables.items()}
     return over_relations(text, pinned)
 
 
@@ -67,7 +62,7 @@ def net_delta(location: str, interval: Interval, names: Sequence[str], *, sign: 
     )
 
 
-def _inside(interval: Interval) -> exp.Expression:
+def _inside(interval: Interval) -> exp.Expr:
     return exp.and_(
         exp.GT(this=column(CSN), expression=exp.Literal.number(interval.start)),
         exp.LTE(this=column(CSN), expression=exp.Literal.number(interval.end)),
@@ -77,9 +72,7 @@ def _inside(interval: Interval) -> exp.Expression:
 def merge_sql(view: str, delta: str, interval: Interval, names: Sequence[str], *, sign: int) -> str:
     """Add a net change to a view: one commit that inserts, recounts and deletes."""
     target, source = "t", "s"
-    same = exp.and_(
-        *(exp.NullSafeEQ(this=column(name, target), expression=column(name, source)) for name in names)
-    )
+    same = exp.and_(*(exp.NullSafeEQ(this=column(name, target), expression=column(name, source)) for name in names))
     total = exp.Add(this=column(COUNT, target), expression=column(COUNT, source))
     gone = exp.EQ(this=total, expression=exp.Literal.number(0))
     insert = exp.Insert(
@@ -138,7 +131,7 @@ def bag(counted: exp.Query, names: Sequence[str]) -> exp.Query:
     return exp.union(once, repeated, distinct=False)
 
 
-def _compare(kind: type[exp.Binary], value: int) -> exp.Expression:
+def _compare(kind: type[exp.Binary], value: int) -> exp.Expr:
     return kind(this=column(COUNT), expression=exp.Literal.number(value))
 
 
@@ -170,7 +163,7 @@ def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names:
 
 def table_at(location: str, version: int, columns: Sequence[str] | None = None) -> exp.Select:
     """A base table at a version: all of its columns, or some."""
-    chosen = [exp.Star()] if columns is None else [column(c) for c in columns]
+    chosen: list[exp.Expr] = [exp.Star()] if columns is None else [column(c) for c in columns] or [exp.null()]
     return exp.select(*chosen).from_(snapshot_table(location, version))
 
 
