@@ -6,11 +6,12 @@ each can be called, suspended and run in a process of its own.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sqlglot import exp
@@ -327,6 +328,22 @@ def problem_view(view: ViewRecord) -> InvalidInput:
     )
 
 
+class _EmbeddedEngine(SparkEngine):
+    """Becomes an engine, with a local session, at its first use: looking at a lake (status, explain) needs none."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._starting = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        # Python asks here only for what is not set, and SparkEngine.__init__ sets everything.
+        with self._starting:
+            if "spark" not in self.__dict__:
+                self._progress("starting Spark")
+                super().__init__(local_session())
+        return object.__getattribute__(self, name)
+
+
 def connect(
     location: str | Path,
     *,
@@ -343,18 +360,20 @@ def connect(
 
     ``location`` is a folder or any URI that Spark can write. The catalog is a SQLite file in the folder unless
     ``catalog`` gives a database URL, which a URI location needs. ``spark`` is your own session (classic or Connect)
-    with Delta Lake; without it a local one is started. ``clock_skew`` is how far, in seconds, the clocks of the
-    tables' writers may disagree.
+    with Delta Lake; without it a local one is started at the first call that needs it. ``clock_skew`` is how far, in
+    seconds, the clocks of the tables' writers may disagree.
     """
     place, catalog_url = _places(str(location), catalog, create=create)
     opened = open_catalog(catalog_url, clock=clock, create=create)
-    try:
-        session = spark if spark is not None else local_session()
-        require_delta(session)
-    except BaseException:
-        opened.close()
-        raise
-    engine = SparkEngine(session)
+    if spark is None:
+        engine: SparkEngine = _EmbeddedEngine(progress)
+    else:
+        try:
+            require_delta(spark)
+        except BaseException:
+            opened.close()
+            raise
+        engine = SparkEngine(spark)
     context = Context(
         catalog=opened,
         engine=engine,

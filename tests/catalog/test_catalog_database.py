@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -16,7 +19,7 @@ from tests.catalog.conftest import TickingClock
 from tests.catalog.worlds import LEAVES, ORDERS, VIEW, everything, populate
 from tests.postgres_server import PostgresServer
 
-from headwater.catalog import Catalog, database, open_catalog, schema
+from headwater.catalog import Catalog, database, migrations, open_catalog, schema
 from headwater.catalog.database import Database
 from headwater.catalog.migrations import MIGRATIONS, upgrade
 from headwater.errors import (
@@ -42,6 +45,41 @@ def test_a_catalog_is_made_once_and_found_again(url: str, clock: TickingClock) -
     for create in (True, False):
         with open_catalog(url, clock=clock, create=create) as catalog:
             assert catalog.lake() == lake
+
+
+def test_two_that_both_found_no_catalog_make_one(
+    url: str, clock: TickingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_looked = threading.Barrier(2)
+    create = migrations._create
+
+    def create_after_both_looked(base: Database) -> None:
+        both_looked.wait(30)
+        create(base)
+
+    def open_and_tell() -> str:
+        with open_catalog(url, clock=clock, create=True) as catalog:
+            return catalog.lake().lake_id
+
+    monkeypatch.setattr(migrations, "_create", create_after_both_looked)
+    with ThreadPoolExecutor(2) as pool:
+        one, two = [pool.submit(open_and_tell) for _ in range(2)]
+        assert one.result() == two.result()
+
+
+def test_making_a_sqlite_catalog_waits_for_another_program_and_then_uses_the_write_ahead_log(
+    tmp_path: Path, clock: TickingClock
+) -> None:
+    path = tmp_path / "c.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE notes (x)")
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(0.3, other.execute, ["COMMIT"])
+        timer.start()
+        with open_catalog(f"sqlite:///{path}", clock=clock, create=True) as catalog:
+            timer.join()
+            with catalog._database.read() as connection:
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 
 
 def test_a_missing_sqlite_file_is_not_made_by_looking(tmp_path: Path, clock: TickingClock) -> None:

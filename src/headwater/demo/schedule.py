@@ -1,0 +1,52 @@
+"""Which view is brought to which moment after a round of changes: pure, so that it can be read and tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ToNewest:
+    view: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToCsn:
+    view: str
+    csn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTimestamp:
+    """The moment at which this csn was committed, given as a timestamp."""
+
+    view: str
+    csn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAt:
+    """A read of another moment than the one at which the view stands."""
+
+    view: str
+    csn: int
+
+
+Visit: TypeAlias = ToNewest | ToCsn | ToTimestamp | ReadAt
+
+
+def visits(number: int, rounds: int, csns: Sequence[int]) -> list[Visit]:
+    """The visits after round ``number`` (from 0), whose units of work have these csns."""
+    early, late = csns[len(csns) // 3], csns[2 * len(csns) // 3]
+    found: list[Visit] = []
+    if number == 0:
+        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late), ToNewest("thin_margin")]
+    if number == rounds - 1:
+        found += [ToNewest("pending_shipments"), ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
+        found += [ToNewest("attention"), ReadAt("attention", early)]
+        found += [ToCsn("thin_margin", late), ReadAt("thin_margin", early), ToNewest("thin_margin")]
+    elif number > 0:
+        found += [ToNewest("pending_shipments"), ToTimestamp("attention", late), ToNewest("thin_margin")]
+    return found
