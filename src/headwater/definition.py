@@ -1,7 +1,7 @@
 """A view's definition: the text, what it meant when it was created, and the plan that follows from both.
 
 The columns of the base tables are frozen at CREATE, so ``SELECT *`` and unqualified names keep their meaning
-when a table gains columns. The plan is not stored: lowering is a function of the text and the frozen columns.
+when a table gains columns; so are the session settings on which expressions depend, such as the time zone. The plan is not stored: lowering is a function of the text and the frozen columns.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Definition:
     text: str
     tables: Mapping[str, TableUse]
     plan: Plan
+    settings: Mapping[str, str]
 
     @classmethod
     def load(cls, view: ViewRecord) -> Definition:
@@ -42,14 +43,15 @@ class Definition:
         }
         columns = {name: tuple(c for c, _ in use.columns) for name, use in tables.items()}
         lowered = lower(view.sql, columns, views=frozenset(), functions=None)
-        return cls(view.sql, tables, lowered.plan)
+        return cls(view.sql, tables, lowered.plan, view.definition["settings"])
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "settings": dict(self.settings),
             "tables": {
                 name: {"columns": [list(c) for c in use.columns], "mentioned": list(use.mentioned)}
                 for name, use in self.tables.items()
-            }
+            },
         }
 
     def at(self, catalog: Catalog, csn: Csn) -> str:

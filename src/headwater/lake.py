@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from headwater import lifecycle
 from headwater.algebra.time import Csn
-from headwater.apply.driver import apply, high_water_mark, recompute, require_reachable
+from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
 from headwater.catalog.database import system_clock
@@ -165,31 +165,23 @@ class Lake:
         """Bring the view to a moment: None is the newest state of its tables."""
         started = time.monotonic()
         record = self._context.catalog.view(view)
+        target = capture(self._context).csn if to is None else self._moment(to)
         if to is None:
-            target = capture(self._context).csn
-        else:
-            target = self._moment(to)
+            require_captured(self._context, Definition.load(record))
         if record.problem is not None:
             return self._recompute(record, target, str(record.problem.get("code", "PROBLEM")), started)
         if target >= record.kept_from and target > high_water_mark(self._context, record):
             propagate(self._context, view, target)
-        before = self._context.catalog.view(view)
-        applied = apply(self._context, view, target, started=started)
-        after = self._context.catalog.view(view)
-        if not applied.moved:
-            mode, reason = "none", "UP_TO_DATE"
-        elif after.version == before.version:
-            mode, reason = "none", "NO_CHANGES"
-        else:
-            mode, reason = "incremental", "CHANGES_APPLIED"
-        return RefreshReport(view, before.csn, applied.csn, mode, reason, applied.rows, time.monotonic() - started)
+        return self._report(record, apply(self._context, view, target, started=started), started)
+
+    def _report(self, before: ViewRecord, applied: Applied, started: float) -> RefreshReport:
+        seconds = time.monotonic() - started
+        return RefreshReport(before.name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds)
 
     def _recompute(self, record: ViewRecord, target: Csn, reason: str, started: float) -> RefreshReport:
         require_captured(self._context, Definition.load(record))
         applied = recompute(self._context, record.name, target, reason, started=started)
-        return RefreshReport(
-            record.name, record.csn, applied.csn, "full", reason, applied.rows, time.monotonic() - started
-        )
+        return self._report(record, applied, started)
 
     def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
         """How far one propagation step advances a leaf (by its alias): by changed rows, by csns, or unlimited."""
@@ -303,8 +295,12 @@ class Lake:
     # ------------------------------------------------------------------
 
     def _moment(self, moment: Moment | None) -> Csn:
+        """A csn that is not given yet, or any timestamp, is looked for only after a capture."""
+        newest = self._context.catalog.newest_csn()
         if moment is None:
-            return self._context.catalog.newest_csn()
+            return newest
+        if not isinstance(moment, int) or moment > newest:
+            capture(self._context)
         return resolve(self._context.catalog, moment, self._context.clock())
 
     def _require_free(self, name: str) -> None:

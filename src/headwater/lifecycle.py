@@ -91,7 +91,7 @@ def check(context: Context, statement: CreateView) -> Draft:
     require_storable(columns, text)
     require_same_reading(context.engine, text, over_tables(text, pinned), over_tables(printed(text), pinned))
     uses = {name: TableUse(tables[name], lowered.mentioned[name]) for name in lowered.mentioned}
-    definition = Definition(text, uses, lowered.plan)
+    definition = Definition(text, uses, lowered.plan, context.engine.meaning())
     require_captured(context, definition)
     moments = CatalogMoments(context.catalog, definition)
     everything = Query(lowered.plan, tuple(Snapshot(csn) for _ in scans(lowered.plan)), CsnRule.LATEST)

@@ -29,7 +29,8 @@ _RECENT = 10  # commits among which our own is looked for first
 class Applied:
     csn: Csn
     rows: int
-    moved: bool
+    mode: str
+    reason: str
 
 
 def high_water_mark(context: Context, view: ViewRecord) -> Csn:
@@ -45,11 +46,10 @@ def apply(context: Context, name: str, to: Csn, *, started: float | None = None)
         view = context.catalog.view(name)
         require_reachable(context, view, to)
         if to == view.csn:
-            return Applied(to, 0, moved=False)
+            return Applied(to, 0, "none", "UP_TO_DATE")
         step = context.catalog.begin_step(lease, view_id, "apply", {"from": view.csn, "to": to})
         context.reached(DurablePoint.APPLY_INTENDED)
-        rows = _install(context, lease, view, step, started)
-        return Applied(to, rows, moved=True)
+        return _install(context, lease, view, step, started)
 
 
 def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
@@ -90,12 +90,12 @@ def _tag(view: ViewRecord, step: StepRecord, csn: Csn) -> CommitTag:
     )
 
 
-def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord, started: float) -> int:
+def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord, started: float) -> Applied:
     start, to = Csn(step.intent["from"]), Csn(step.intent["to"])
     if view.csn != start:
         raise InternalError(f"Step {step.step_id} begins at csn {start}, view {view.name} stands at {view.csn}.")
     interval, sign = (Interval(start, to), 1) if to > start else (Interval(to, start), -1)
-    rows, version = 0, view.version
+    rows, version, mode, reason = 0, view.version, "none", "NO_CHANGES"
     if _changed(context, view, interval):
         context.progress(f"{view.name}: applying {'+' if sign > 0 else '-'}{interval}")
         names = [name for name, _ in view.columns]
@@ -110,8 +110,8 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
                 ) from error
             raise
         version = _committed_version(context, view, step)
+        mode, reason = "incremental", "NO_NET_CHANGE" if version == view.version else "CHANGES_APPLIED"
     context.reached(DurablePoint.APPLY_COMMITTED)
-    mode, reason = ("incremental", "CHANGES_APPLIED") if version != view.version else ("incremental", "NO_NET_CHANGE")
     context.catalog.finish_apply(
         lease,
         step.step_id,
@@ -121,7 +121,7 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
         refresh=_story(context, view, to, mode, reason, rows, started),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
-    return rows
+    return Applied(to, rows, mode, reason)
 
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
@@ -183,9 +183,10 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     remove_directory(delta_location)  # what an earlier try left
     create_delta_table(context, delta_location, view.columns)
     text = counted_sql(definition.at(context.catalog, csn), [name for name, _ in view.columns])
-    frame = context.engine.query(text)
     doing = f"recomputing {view.name}"
-    rows = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
+    with context.engine.under(definition.settings):
+        frame = context.engine.query(text)
+        rows = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
     version = _committed_version(context, view, step)
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.reset_view(
@@ -200,7 +201,7 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     )
     context.reached(DurablePoint.APPLY_RECORDED)
     remove_directory(view.delta_location)
-    return Applied(csn, rows, moved=True)
+    return Applied(csn, rows, "full", str(step.intent["reason"]))
 
 
 # ---------------------------------------------------------------------- the tables of a view

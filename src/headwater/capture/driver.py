@@ -123,7 +123,9 @@ def _look(context: Context, tables: Sequence[BaseTable]) -> list[_Look]:
 
 def _look_at(context: Context, table: BaseTable) -> _Look:
     try:
-        commits, _ = context.source.commits_after(table.name, table.location, table.captured_version, table.captured_at)
+        commits = context.source.commits_after(
+            table.name, table.location, table.table_uuid, table.captured_version, table.captured_at
+        )
         context.source.check_readable(table.name, commits)
     except SourceProblem as problem:
         return _Look(table, (), problem)

@@ -74,7 +74,9 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).write_text("Made by `headwater demo`, which removes this folder when it is run again.\n")
     except OSError as error:
-        raise InvalidInput(f"{folder} can't be made: {error.strerror}.", remedy="Give --into another folder.") from error
+        raise InvalidInput(
+            f"{folder} can't be made: {error.strerror}.", remedy="Give --into another folder."
+        ) from error
 
 
 def _carry_out(lake: Lake, visit: Visit, place: Path, narrator: Narrator) -> Check:

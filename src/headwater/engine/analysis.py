@@ -15,7 +15,7 @@ from headwater.errors import InternalError
 from headwater.sql.constructs import refuse
 from headwater.sql.dialect import parse, to_text
 
-_UNGROUPABLE = ("map<", "variant", "geometry", "geography")
+_UNGROUPABLE = ("map<", "variant", "geometry", "geography", " collate ")
 _UNSTORABLE = ("void", "interval")
 
 

@@ -65,6 +65,19 @@ class StoredCommit:
         return own if isinstance(own, dict) else {}
 
 
+# Session settings on which the value of an expression may depend: a view keeps those that it was created under.
+MEANING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.timestampType",
+)
+
+
 class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -123,6 +136,21 @@ class SparkEngine:
         with translated(doing), self._setting(settings):
             rows = self.spark.sql(text).collect()  # one row of metrics, or none
         return int(rows[0]["num_affected_rows"]) if rows else 0
+
+    def meaning(self) -> dict[str, str]:
+        """The settings of this session that decide what expressions mean."""
+        found = {key: self.spark.conf.get(key, None) for key in MEANING}
+        return {key: value for key, value in found.items() if value is not None}
+
+    @contextmanager
+    def under(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Run with the settings that a view was created under; costs nothing when the session has them."""
+        different = {key: value for key, value in settings.items() if self.spark.conf.get(key, None) != value}
+        if not different:
+            yield
+        else:
+            with self._setting(different):
+                yield
 
     @contextmanager
     def _setting(self, settings: Mapping[str, str]) -> Iterator[None]:

@@ -131,7 +131,7 @@ def append_answers(
     """Run queries and append their answers to the view delta in one commit."""
     moments = CatalogMoments(context.catalog, definition)
     names = [name for name, _ in view.columns]
-    with _naming_the_table(context, definition, queries, moments):
+    with context.engine.under(definition.settings), _naming_the_table(context, definition, queries, moments):
         _require_schema(context, definition, queries, moments)
         text = view_delta_sql(queries, names, moments, broadcast=small_leaves(definition, queries, moments))
         frame = context.engine.query(text)

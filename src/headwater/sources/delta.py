@@ -49,7 +49,7 @@ REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT"}
 )
 _FEED = "delta.enableChangeDataFeed"
-_FIRST_LOOK = 50
+_LOOKS = (5, 100, None)  # commits to look at: nearly always the first few are all that is new
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +98,21 @@ class DeltaSource:
             self.engine.query(f"ALTER TABLE {to_text(current_table(location))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
 
     def commits_after(
-        self, table: str, location: str, version: int, timestamp: int
-    ) -> tuple[Sequence[StoredCommit], StoredCommit]:
-        """The commits after a known one, oldest first, and the newest of all.
+        self, table: str, location: str, uuid: str, version: int, timestamp: int
+    ) -> Sequence[StoredCommit]:
+        """The commits after a known one, oldest first.
 
-        The known commit must still be the same one, by its timestamp: otherwise the table was dropped and made anew.
+        The table must still be the same one: a known commit with another timestamp is a sign that it was dropped and
+        made anew (or copied, which changes file times), and then its identifier decides.
         """
         with reading_table(table, version + 1, f"reading the history of {table}"):
-            found = self.engine.history(location, _FIRST_LOOK)
-            if found[-1].version > version:
-                found = self.engine.history(location)
+            for limit in _LOOKS:
+                found = self.engine.history(location, limit)
+                if found[-1].version <= version or limit is None or len(found) < limit:
+                    break
         known = next((commit for commit in found if commit.version == version), None)
-        newest = found[0]
-        if newest.version < version or (known is not None and known.timestamp != timestamp):
+        other = known is not None and known.timestamp != timestamp and self.describe(table, location).uuid != uuid
+        if found[0].version < version or other:
             raise TableReplaced(
                 f"{table!r} at {location} is not the table that was tracked: version {version} is "
                 + ("missing" if known is None else "another commit now")
@@ -129,7 +131,7 @@ class DeltaSource:
                 remedy=f"Start over from its present with lake.resync({table!r}) (headwater resync {table}), and "
                 "capture more often than the log is cleaned (delta.logRetentionDuration).",
             )
-        return new, newest
+        return new
 
     def check_readable(self, table: str, commits: Sequence[StoredCommit]) -> None:
         """Raise unless the changes of these commits are in the change feed of one and the same table."""

@@ -162,7 +162,7 @@ REFUSED: tuple[Construct, ...] = (
     ),
     Construct(
         "UNGROUPABLE_COLUMN",
-        "output columns of type MAP, VARIANT or another that can't be compared",
+        "output columns of type MAP or VARIANT, or with a collation: values that can't be told apart by comparison",
         "Turn it into an array or JSON text, for instance by map_entries or to_json.",
         "SELECT map('a', k) AS m FROM r",
     ),
