@@ -1,7 +1,8 @@
 """A view's definition: the text, what it meant when it was created, and the plan that follows from both.
 
-The columns of the base tables are frozen at CREATE, so ``SELECT *`` and unqualified names keep their meaning
-when a table gains columns; so are the session settings on which expressions depend, such as the time zone. The plan is not stored: lowering is a function of the text and the frozen columns.
+The columns of the base tables are frozen at CREATE, so ``SELECT *`` and unqualified names keep their meaning when a
+table gains columns; so are the session settings on which expressions depend, such as the time zone. The plan is not
+stored: lowering is a function of the text and the frozen columns.
 """
 
 from __future__ import annotations

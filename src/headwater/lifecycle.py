@@ -25,7 +25,13 @@ from headwater.catalog.records import LeafRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, TableUse
 from headwater.durable import DurablePoint
-from headwater.engine.analysis import printed, require_same_reading, require_same_schema, require_storable
+from headwater.engine.analysis import (
+    printed,
+    require_same_names,
+    require_same_reading,
+    require_same_schema,
+    require_storable,
+)
 from headwater.engine.failures import reading_table
 from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag
@@ -86,8 +92,7 @@ def check(context: Context, statement: CreateView) -> Draft:
     columns = _analyse(context, positioned, pinned)
     views = frozenset(view.name.lower() for view in context.catalog.views())
     lowered = lower(positioned, names, views=views, functions=context.engine.builtin_functions())
-    if len(lowered.plan.attributes) != len(columns):
-        raise refuse("MISREAD", f"{len(lowered.plan.attributes)} columns where Spark has {len(columns)}", None, text)
+    require_same_names([name for name, _ in columns], lowered.names, text)
     require_storable(columns, text)
     require_same_reading(context.engine, text, over_tables(text, pinned), over_tables(printed(text), pinned))
     uses = {name: TableUse(tables[name], lowered.mentioned[name]) for name in lowered.mentioned}

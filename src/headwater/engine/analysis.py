@@ -34,6 +34,15 @@ def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
             raise refuse("UNSTORABLE_COLUMN", f"{name} {kind}", None, text)
 
 
+def require_same_names(spark: Sequence[str], ours: Sequence[str | None], text: str) -> None:
+    """Columns are matched by position, so the positions must agree: an expansion of * in another order is a wrong view."""
+    agree = len(spark) == len(ours) and all(
+        own is None or own.lower() == name.lower() for name, own in zip(spark, ours, strict=True)
+    )
+    if not agree:
+        raise refuse("MISREAD", f"columns {list(ours)} where Spark has {list(spark)}", None, text)
+
+
 def require_same_reading(engine: SparkEngine, text: str, own: str, reread: str) -> None:
     """``own`` is the user's text over pinned tables, ``reread`` our printing of it over the same."""
     with translated("comparing plans"):

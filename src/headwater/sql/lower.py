@@ -43,13 +43,14 @@ _SELECT_ALLOWED = {"expressions", "from_", "joins", "where", "with_", "hint", "k
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """``plan``'s attributes are the view's outputs in order.
+    """``plan``'s attributes are the view's outputs in order; ``names`` what we take them to be called (None: unknown).
 
     ``mentioned`` gives for each base table the columns that the text needs to be understood; the plan's scans may hold
     fewer, since a column that ``*`` brought into a subquery and nobody uses is not read.
     """
 
     plan: Plan
+    names: tuple[str | None, ...]
     mentioned: Mapping[str, tuple[str, ...]]
 
 
@@ -93,7 +94,7 @@ def lower(
     block = lowering.query(parse(text), {})
     plan = lowering.finish(block)
     validate(plan)
-    return Lowered(plan, lowering.mentioned())
+    return Lowered(plan, tuple(name for name, _ in block.columns), lowering.mentioned())
 
 
 class _Lowering:
@@ -266,24 +267,24 @@ class _Lowering:
         left, right = scope.relations[:before], scope.relations[before:]
         using = [name.name for name in join.args.get("using") or []]
         if method == "NATURAL":
-            theirs = [name for relation in right for name in relation.columns if name is not None]
-            ours = {name.lower() for relation in left for name in relation.columns if name is not None}
-            using = [name for name in theirs if name.lower() in ours]
+            theirs = {name.lower() for name in Scope(right).names()}
+            using = [name for name in Scope(left, scope.merged).names() if name.lower() in theirs]
             for relation in (*left, *right):  # every name decides what is joined
                 for index in range(len(relation.columns)):
                     relation.value(index)
-        for name in using:
-            self._merge(name, Scope(left, scope.merged), Scope(right), scope, block)
+        merged = [self._merge(name, Scope(left, scope.merged), Scope(right), block) for name in using]
+        # Spark's order: the columns of the latest join come first.
+        scope.merged = {**dict(merged), **{name: v for name, v in scope.merged.items() if name not in dict(merged)}}
         on = join.args.get("on")
         if on is not None and not (isinstance(on, exp.Boolean) and on.this):
             block.conditions.extend(self._conjuncts(self._scalar(on, scope, {})))
 
-    def _merge(self, name: str, left: Scope, right: Scope, scope: Scope, block: _Block) -> None:
+    def _merge(self, name: str, left: Scope, right: Scope, block: _Block) -> tuple[str, exp.Expr]:
         ours, theirs = left.resolve([name]), right.resolve([name])
         if ours is None or theirs is None:
             raise SqlAnalysisError(f"USING column {name} is missing on one side of the join.")
         block.conditions.append(exp.EQ(this=ours[0], expression=theirs[0]))
-        scope.merged = {**scope.merged, name.lower(): ours[0].copy()}
+        return name.lower(), ours[0].copy()
 
     def _renamed(self, block: _Block, alias: exp.TableAlias | None) -> _Block:
         names = self._column_names(alias, tuple(name for name, _ in block.columns))

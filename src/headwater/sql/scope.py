@@ -61,14 +61,29 @@ class Scope:
         if alias is not None:
             for relation in self.relations:
                 if relation.alias is not None and relation.alias.lower() == alias.lower():
-                    return ((name, relation.value(index)) for index, name in enumerate(relation.columns))
+                    return self._columns_of(relation)
             return None
         return self._everything()
 
+    def names(self) -> list[str]:
+        """The names of ``*``, without marking any column as mentioned."""
+        merged = [self._spelled(name) for name in self.merged]
+        others = [name for relation in self.relations for name in relation.columns if name is not None]
+        return merged + [name for name in others if name.lower() not in self.merged]
+
+    def _spelled(self, name: str) -> str:
+        return next((c for r in self.relations for c in r.columns if c and c.lower() == name), name)
+
+    def _columns_of(self, relation: Relation) -> Iterator[tuple[str | None, exp.Expr]]:
+        """A relation's columns: those that were merged come first."""
+        order = {name: position for position, name in enumerate(self.merged)}
+        indexes = range(len(relation.columns))
+        for index in sorted(indexes, key=lambda i: order.get((relation.columns[i] or "").lower(), len(order))):
+            yield relation.columns[index], relation.value(index)
+
     def _everything(self) -> Iterator[tuple[str | None, exp.Expr]]:
         for name, value in self.merged.items():
-            original = next((c for r in self.relations for c in r.columns if c and c.lower() == name), name)
-            yield original, value
+            yield self._spelled(name), value
         for relation in self.relations:
             for index, column in enumerate(relation.columns):
                 if column is None or column.lower() not in self.merged:
