@@ -384,6 +384,11 @@ def connect(
     return Lake(context, catalog_url)
 
 
+def _own_folders(place: str) -> dict[str, str]:
+    """Keep Spark from leaving a warehouse folder wherever it happens to be started."""
+    return {} if len(urlsplit(place).scheme) > 1 else {"spark.sql.warehouse.dir": f"{place}/.spark-warehouse"}
+
+
 def _places(location: str, catalog: str | None, *, create: bool) -> tuple[str, str]:
     scheme = urlsplit(location).scheme
     if len(scheme) > 1 and scheme != "file":

@@ -37,7 +37,6 @@ from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag
 from headwater.errors import InvalidInput, LeaseHeld, NameTaken, SqlAnalysisError, SqlSyntaxError, UnknownName
 from headwater.propagate.driver import require_captured
-from headwater.sql.constructs import refuse
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.lower import lower
 from headwater.sql.render import view_delta_sql

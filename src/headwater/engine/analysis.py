@@ -35,7 +35,7 @@ def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
 
 
 def require_same_names(spark: Sequence[str], ours: Sequence[str | None], text: str) -> None:
-    """Columns are matched by position, so the positions must agree: an expansion of * in another order is a wrong view."""
+    """Columns are matched by position, so positions must agree: * expanded in another order would be a wrong view."""
     agree = len(spark) == len(ours) and all(
         own is None or own.lower() == name.lower() for name, own in zip(spark, ours, strict=True)
     )

@@ -28,10 +28,12 @@ ever recomputed silently. The codes are stable:
 _TAIL = """
 ## Tables
 
-- A tracked table needs Delta's change feed (`delta.enableChangeDataFeed`); `track` checks it, and switches it on if told.
+- A tracked table needs Delta's change feed (`delta.enableChangeDataFeed`); `track` checks that and, if told, switches
+  it on.
 - What happened while the feed was off, in versions whose files VACUUM has removed, or before a table was replaced
   can't be known: the error names table and version, other views go on, and `resync` begins anew with the table.
-- A column that a view uses must keep its name and type. Columns may be added at any time; those that no view uses may go.
+- A column that a view uses must keep its name and type. Columns may be added at any time; those that no view uses may
+  go.
 - Delta commit timestamps order the commits of several tables. On one machine that is exact; give `clock_skew` if
   writers run on machines whose clocks disagree.
 """
