@@ -6,12 +6,11 @@ each can be called, suspended and run in a process of its own.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sqlglot import exp
@@ -324,22 +323,6 @@ def problem_view(view: ViewRecord) -> InvalidInput:
     )
 
 
-class _EmbeddedEngine(SparkEngine):
-    """Becomes an engine, with a local session, at its first use: looking at a lake (status, explain) needs none."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-        self._starting = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        # Python asks here only for what is not set, and SparkEngine.__init__ sets everything.
-        with self._starting:
-            if "spark" not in self.__dict__:
-                self._progress("starting Spark")
-                super().__init__(local_session())
-        return object.__getattribute__(self, name)
-
-
 def connect(
     location: str | Path,
     *,
@@ -361,15 +344,20 @@ def connect(
     """
     place, catalog_url = _places(str(location), catalog, create=create)
     opened = open_catalog(catalog_url, clock=clock, create=create)
-    if spark is None:
-        engine: SparkEngine = _EmbeddedEngine(progress)
-    else:
+    if spark is not None:
         try:
             require_delta(spark)
         except BaseException:
             opened.close()
             raise
-        engine = SparkEngine(spark)
+
+    def session() -> SparkSession:
+        if spark is not None:
+            return spark
+        progress("starting Spark")
+        return local_session(extra=_own_folders(place))
+
+    engine = SparkEngine(session)
     context = Context(
         catalog=opened,
         engine=engine,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,10 +79,21 @@ MEANING = (
 
 
 class SparkEngine:
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+    """``session`` is asked for the session at its first use: looking at a lake (status, explain) needs none."""
+
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
+        self._started: SparkSession | None = None
+        self._starting = threading.Lock()
         # Delta takes a SQL statement's commit tag from session settings, so two tagged statements must not overlap.
         self._tagging = threading.RLock()
+
+    @property
+    def spark(self) -> SparkSession:
+        with self._starting:
+            if self._started is None:
+                self._started = self._session()
+            return self._started
 
     def query(self, text: str) -> DataFrame:
         return self.spark.sql(text)
