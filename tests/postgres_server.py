@@ -3,9 +3,10 @@
     with running_postgres() as server:
         url = server.create_database("catalog")
 
-It listens on 127.0.0.1 only, on a port of its own, with logical decoding switched on and no care for durability, and
-is gone with its data when the block ends. Tests that need PostgreSQL must run, so there is no skipping: on
-Debian as root a missing server is installed, anywhere else the error says what to do.
+It listens on 127.0.0.1 only, on a port of its own, with logical decoding switched on and no care for durability.
+It is gone with its data when the block ends, or when the test process dies in whatever way. Tests that need
+PostgreSQL must run, so there is no skipping: on Debian as root a missing server is installed, anywhere else the
+error says what to do.
 """
 
 from __future__ import annotations
@@ -61,11 +62,8 @@ def running_postgres(settings: Mapping[str, str] | None = None) -> Iterator[Post
         data = directory / "data"
         initdb = ["-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
         _run(binaries / "initdb", *initdb, cwd=directory)
-        server = _start(binaries, directory, data, settings or {})
-        try:
-            yield server
-        finally:
-            _run(binaries / "pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop", cwd=directory)
+        with _stopped_at_the_end(binaries, directory, data):
+            yield _start(binaries, directory, data, settings or {})
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -129,6 +127,28 @@ def _start(binaries: Path, directory: Path, data: Path, settings: Mapping[str, s
                 raise RuntimeError(f"{error}\n{log}") from error
             server.log.unlink()
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def _stopped_at_the_end(binaries: Path, directory: Path, data: Path) -> Iterator[None]:
+    """A shell that waits for the end of our pipe, which the kernel closes even when we are killed, and cleans up."""
+    script = 'read -r _; "$1" -D "$2" -m immediate -w stop; cd /; rm -rf "$3"'
+    account = _server_account() if os.geteuid() == 0 else None
+    watcher = subprocess.Popen(
+        ["/bin/sh", "-c", script, "sh", str(binaries / "pg_ctl"), str(data), str(directory)],
+        cwd=directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        watcher.communicate()
 
 
 def _free_port() -> int:

@@ -1,8 +1,8 @@
 """``kill -9`` at every durable point, and then simply running again.
 
 The process that dies is a Headwater driver (a client of one Spark Connect server), killed by itself inside the
-listener of the durable point. The one that runs again is a new process which waits for no lease: that of the dead one must
-pass at once. Then the view must be the oracle's answer at every csn up to the mark, its view delta the exact
+listener of the durable point. The one that runs again is a new process which waits for no lease: that of the dead
+one must pass at once. Then the view must be the oracle's answer at every csn up to the mark, its view delta the exact
 difference at each csn, no step open, and no directory left that no view owns.
 
 The cases share one lake, one after another, as a lake that lives through many crashes would.
@@ -22,7 +22,7 @@ import pytest
 from headwater.durable import DurablePoint as Point
 from tests.support.cluster import ConnectServer
 from tests.support.driver import DriverFailed, Watch
-from tests.support.world import JOIN, PAIR, World, world
+from tests.support.world import PAIR, World, world
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.lake import Lake
-from tests.support.bags import assert_bag_equal
 
 FEED = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 
@@ -111,65 +111,92 @@ def in_threads(lake: Lake, calls: Sequence[tuple[str, tuple[Any, ...]]], *, own_
     return answers
 
 
+def write_while_refreshing(
+    lake: Lake, name: str, table: str, first: int, moments: Sequence[int]
+) -> tuple[int, list[str]]:
+    """Refresh a view to one moment after another while another thread inserts rows into a table, one a commit.
+
+    Both in one Spark session. How many of the inserted rows are missing, and what metadata their commits carry.
+    """
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def refresh() -> None:
+        try:
+            for csn in moments:
+                lake.refresh(name, to=csn)
+        except BaseException as error:  # noqa: BLE001 (raised again below)
+            failures.append(error)
+        finally:
+            done.set()
+
+    before = run(lake, f"DESCRIBE HISTORY {table} LIMIT 1")[0][0]
+    thread = threading.Thread(target=refresh)
+    thread.start()
+    written = 0
+    while not done.is_set():
+        run(lake, f"INSERT INTO {table} VALUES ({first + written}, 'while refreshing', NULL)")
+        written += 1
+    thread.join()
+    if failures:
+        raise failures[0]
+    found = run(lake, f"SELECT count(*) FROM {table} WHERE name = 'while refreshing'")[0][0]
+    history = lake.spark.sql(f"DESCRIBE HISTORY {table}").where(f"version > {before} AND userMetadata IS NOT NULL")
+    return written - found, [row["userMetadata"] for row in history.collect()]
+
+
 # ---------------------------------------------------------------------- the oracle
 
 
 def check(lake: Lake, name: str, since: int | None = None) -> dict[str, Any]:
     """The law at every csn from ``since`` (else from where the view is kept) up to the mark; where the view stands.
 
-    Four things, each both ways: the public read at every csn; the view delta, summed csn by csn from storage; what
-    the view's table itself holds now, whatever version the catalog names; and that no step is open.
+    Each both ways: the public read at every csn; the view delta, summed csn by csn from storage; what the view's
+    table itself holds now, whatever version the catalog names. And no step may be open.
     """
     record = lake._context.catalog.view(name)
     standing = view(lake, name)
     first = max(standing["kept_from"], since or 0)
     moments = range(first, standing["high_water_mark"] + 1)
+    wanted = {csn: _bag(oracle(lake, record.sql, csn)) for csn in {*moments, record.csn}}
+    for csn in moments:
+        _assert_same(_bag(lake.read(name, at=csn)), wanted[csn], f"{name} read at csn {csn}")
+    _assert_same(_bag(lake.read(name)), wanted[record.csn], f"{name} at its csn {record.csn}")
+
     columns = ", ".join(f"`{column}`" for column, _ in record.columns)
-    assert_bag_equal(
-        _by_csn({csn: lake.read(name, at=csn) for csn in moments}),
-        _by_csn({csn: oracle(lake, record.sql, csn) for csn in moments}),
-        label=f"{name} read at csns {first} to {standing['high_water_mark']}",
-    )
-    delta = lake.spark.sql(
-        f"SELECT __hw_csn, {columns}, SUM(__hw_count) FROM delta.`{record.delta_location}` "
-        f"WHERE __hw_csn > {first} AND __hw_csn <= {standing['high_water_mark']} "
-        f"GROUP BY __hw_csn, {columns} HAVING SUM(__hw_count) <> 0"
-    )
-    _assert_delta(lake, record.sql, delta, moments, columns, name)
-    stored = lake.spark.sql(
-        f"SELECT {columns} FROM (SELECT {columns}, explode(sequence(1, __hw_count)) FROM delta.`{record.location}`)"
-    )
-    assert_bag_equal(stored, oracle(lake, record.sql, record.csn), label=f"the table of {name}, at csn {record.csn}")
-    assert_bag_equal(lake.read(name), oracle(lake, record.sql, record.csn), label=f"{name} at csn {record.csn}")
-    left_open = lake._context.catalog.open_steps()
-    assert left_open == [], left_open
+    counted = f"SELECT __hw_count, {columns} FROM delta.`{record.location}`"
+    stored = Counter({tuple(row[1:]): row[0] for row in lake.spark.sql(counted).collect()})
+    _assert_same(stored, wanted[record.csn], f"the table of {name}, at csn {record.csn}")
+
+    logged = f"SELECT __hw_csn, __hw_count, {columns} FROM delta.`{record.delta_location}` WHERE __hw_csn > {first}"
+    changes: dict[int, Counter[Any]] = {}
+    for csn, count, *row in lake.spark.sql(logged).collect():
+        changes.setdefault(csn, Counter())[tuple(row)] += count
+    for csn in moments[1:]:
+        _assert_same(_net(changes.get(csn)), _net(wanted[csn], wanted[csn - 1]), f"the view delta of {name} at {csn}")
+    assert open_steps(lake) == []
     return standing
 
 
-def _assert_delta(lake: Lake, text: str, delta: Any, moments: range, columns: str, name: str) -> None:
-    """The view delta at each csn is the difference between the oracle there and just before."""
-    if len(moments) < 2:
-        assert delta.limit(1).collect() == []
-        return
-    signed = []
-    for csn in moments[1:]:
-        for at, sign in ((csn, 1), (csn - 1, -1)):
-            signed.append(f"SELECT {csn}L AS csn, *, {sign} AS n FROM ({oracle_text(lake, text, at)})")
-    wanted = lake.spark.sql(
-        f"SELECT csn, {columns}, SUM(n) FROM ({' UNION ALL '.join(signed)}) GROUP BY csn, {columns} HAVING SUM(n) <> 0"
-    )
-    names = [f"c{i}" for i in range(len(delta.columns))]
-    assert_bag_equal(delta.toDF(*names), wanted.toDF(*names), label=f"the view delta of {name}")
+def open_steps(lake: Lake) -> list[str]:
+    return [str(step) for step in lake._context.catalog.open_steps()]
 
 
-def _by_csn(frames: dict[int, Any]) -> Any:
-    from pyspark.sql import functions as sf
+def _bag(frame: Any) -> Counter[Any]:
+    return Counter(tuple(row) for row in frame.collect())
 
-    union = None
-    for csn, frame in frames.items():
-        marked = frame.withColumn("__csn", sf.lit(csn))
-        union = marked if union is None else union.unionAll(marked)
-    return union
+
+def _net(plus: Counter[Any] | None, minus: Counter[Any] | None = None) -> Counter[Any]:
+    total = Counter(plus or {})
+    total.subtract(minus or {})
+    return Counter({row: count for row, count in total.items() if count})
+
+
+def _assert_same(actual: Counter[Any], expected: Counter[Any], label: str) -> None:
+    surplus, missing = _net(actual, expected), _net(expected, actual)
+    shown = [f"{count:+d} x {row}" for row, count in surplus.most_common()[:8]]
+    assert not surplus, f"{label}: the bags differ (+ surplus, - missing): {', '.join(shown)}"
+    assert not missing
 
 
 def oracle(lake: Lake, text: str, csn: int) -> Any:
@@ -215,7 +242,3 @@ def failing(lake: Lake, action: str, *arguments: Any) -> str | None:
     except HeadwaterError as error:
         return error.code
     return None
-
-
-def open_steps(lake: Lake) -> list[str]:
-    return [str(step) for step in lake._context.catalog.open_steps()]

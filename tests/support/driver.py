@@ -22,11 +22,20 @@ from typing import Any
 from headwater.durable import DurablePoint
 
 PATIENCE = 180.0  # seconds: for a busy machine, not for a slow test
+# For tables of ten rows, generating and compiling code costs more than all the rest of a query.
+TINY = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What is to happen at a durable point, or before a message of progress, when it comes for the ``nth`` time."""
+    """Where: a durable point, or a word in a message of progress, or ``lease KIND:`` for just before such a lease is
+    asked for; when it comes there for the ``nth`` time."""
 
     where: DurablePoint | str
     nth: int = 1
@@ -129,7 +138,8 @@ class Driver:
         try:
             answer = self.call(action, *arguments, **options)
         except DriverDied as death:
-            assert death.exit_code == -signal.SIGKILL, death
+            if death.exit_code != -signal.SIGKILL:
+                raise
             return self.trace
         raise AssertionError(f"{action} was not killed but answered {answer}; it passed {self.trace}")
 
@@ -211,6 +221,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from tests.support import actions
 
     session = SparkSession.builder.remote(setup.url).create()
+    for key, value in TINY.items():
+        session.conf.set(key, value)
     far = _FarEnd(setup, pipe)
     lake = headwater.connect(
         setup.folder,
@@ -222,6 +234,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     )
     if setup.lease_ttl is not None:
         lake._context.lease_ttl = setup.lease_ttl
+    lake._context.catalog = _Leasing(lake._context.catalog, far)  # type: ignore[assignment]
     if setup.die_after_write is not None:
         _die_after_write(lake._context.catalog._database, setup.die_after_write)
     while (order := far.next_order()) is not None:
@@ -276,6 +289,20 @@ class _FarEnd:
             return False
         self._seen[watch] = self._seen.get(watch, 0) + 1
         return self._seen[watch] == watch.nth
+
+
+class _Leasing:
+    """A catalog that tells before it asks for a lease."""
+
+    def __init__(self, catalog: Any, far: _FarEnd) -> None:
+        self._catalog, self._far = catalog, far
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def lease(self, resource: str, **how: Any) -> Any:
+        self._far.at_progress(f"lease {resource}")
+        return self._catalog.lease(resource, **how)
 
 
 def _die_after_write(database: Any, nth: int) -> None:
