@@ -21,7 +21,7 @@ from headwater.algebra.time import Csn
 from headwater.apply.driver import create_delta_table, create_view_table
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import LeafRecord, StepRecord, ViewRecord
+from headwater.catalog.records import LeafRecord, Method, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, TableUse
 from headwater.durable import DurablePoint
@@ -43,6 +43,7 @@ from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
 from headwater.sql.storage import PinnedTable, counted_sql, over_tables, table_at
 
+METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
 _WIDTH = re.compile(r"(\d+)\s*(rows?|csns?)", re.IGNORECASE)
 
 
@@ -54,7 +55,7 @@ class Draft:
     columns: tuple[tuple[str, str], ...]
     csn: Csn
     leaves: tuple[LeafRecord, ...]
-    method: str
+    method: Method
 
 
 def create(context: Context, statement: CreateView) -> ViewRecord | None:
@@ -151,7 +152,7 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
 
 def _settings(
     context: Context, options: Mapping[str, str], definition: Definition, csn: Csn
-) -> tuple[tuple[LeafRecord, ...], str]:
+) -> tuple[tuple[LeafRecord, ...], Method]:
     """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
     aliases = {scan.alias.lower() for scan in scans(definition.plan)}
     for key in options:
@@ -159,13 +160,14 @@ def _settings(
         if not known:
             raise InvalidInput(
                 f"Unknown option {key!r}.",
-                remedy="Options are method ('frontier' or 'rolling'), width and width.<leaf> ('1000 rows' or '5 csn'); "
+                remedy=f"Options are method ({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'); "
                 f"leaves are {', '.join(sorted(aliases))}.",
             )
     live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
-    method = options.get("method", "rolling" if live else "frontier").lower()
-    if method not in ("frontier", "rolling"):
-        raise InvalidInput(f"Unknown method {method!r}.", remedy="Use 'frontier' or 'rolling'.")
+    wanted_method = options.get("method", "rolling" if live else "frontier").lower()
+    if wanted_method not in METHODS:
+        raise InvalidInput(f"Unknown method {wanted_method!r}.", remedy=f"Use one of {', '.join(METHODS)}.")
+    method = METHODS[wanted_method]
     if live and method == "frontier":
         raise InvalidInput(
             f"Method 'frontier' reads the past, and {', '.join(live)} is tracked as live.",
@@ -218,7 +220,7 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
             csn=draft.csn,
             version=version,
             kept_from=draft.csn,
-            method="rolling" if draft.method == "rolling" else "frontier",
+            method=draft.method,
             created_at=context.clock(),
             last_mode="full",
             last_reason="CREATED",

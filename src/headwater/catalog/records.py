@@ -11,7 +11,7 @@ from headwater.algebra.time import Csn, Interval
 JsonObject: TypeAlias = dict[str, Any]
 Micros: TypeAlias = int  # microseconds since 1970, UTC
 TableMode: TypeAlias = Literal["versioned", "live"]
-Method: TypeAlias = Literal["frontier", "rolling"]
+Method: TypeAlias = Literal["frontier", "propagate", "rolling"]
 Driver: TypeAlias = Literal["propagate", "apply", "create", "drop"]
 StepState: TypeAlias = Literal["intended", "done"]
 Columns: TypeAlias = tuple[tuple[str, str], ...]

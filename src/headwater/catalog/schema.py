@@ -90,7 +90,7 @@ views = sa.Table(
     _column("last_mode", sa.Text, null=True),
     _column("last_reason", sa.Text, null=True),
     _column("created_at", sa.BigInteger),
-    sa.CheckConstraint("method IN ('frontier', 'rolling')", name="hw_views_method"),
+    sa.CheckConstraint("method IN ('frontier', 'propagate', 'rolling')", name="hw_views_method"),
 )
 
 leaves = sa.Table(

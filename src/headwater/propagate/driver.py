@@ -41,7 +41,7 @@ def propagate(context: Context, name: str, to: Csn) -> Csn:
 
 
 def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -> Csn:
-    if view.method == "rolling":
+    if view.method != "frontier":
         from headwater.propagate.rolling_driver import roll
 
         return roll(context, lease, view, to)

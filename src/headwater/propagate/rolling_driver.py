@@ -1,4 +1,5 @@
-"""The propagate driver for tables that show only their present: carries out ``rolling`` [Salem00 §3.4, Fig. 10].
+"""The propagate driver for tables that show only their present: carries out ``rolling`` [Salem00 §3.4, Fig. 10], or, by
+method 'propagate', intervals of ``compensation`` one after another [Salem00 §3.3, Fig. 5].
 
 Each query of an iteration is its own commit to the view delta, as in the paper, tagged with (step, ordinal). Its
 execution time is the newest csn captured just before it runs: the versions that this csn means are the tables' present,
@@ -8,22 +9,28 @@ recorded times to the same generator, skips what is there, and goes on.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
+from typing import TypeAlias
 
-from headwater.algebra.plan import LeafId
+from headwater.algebra.plan import LeafId, Plan
 from headwater.algebra.query import Present, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import LeafRecord, LeafTime, QueryListEntry, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, LeafRecord, LeafTime, QueryListEntry, StepRecord, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.durable import DurablePoint
 from headwater.engine.spark import CommitTag
 from headwater.errors import InternalError
+from headwater.propagate.compensation import propagate_interval
 from headwater.propagate.driver import append_answers, count_rows, require_captured, width_of
-from headwater.propagate.rolling import ForwardQuery, RollingState, next_leaf, rolling_iteration
+from headwater.propagate.frontier import ChangeLog
+from headwater.propagate.rolling import ForwardQuery, RollingState, initial_state, next_leaf, rolling_iteration
 from headwater.propagate.width import ByRows, interval_end
+
+Iteration: TypeAlias = Generator[Query, Csn, RollingState]
 
 _ORDINALS = 100_000  # commit numbers of one step; more than any iteration has queries
 
@@ -43,16 +50,44 @@ def roll(context: Context, lease: Lease, view: ViewRecord, to: Csn) -> Csn:
         if state.high_water_mark >= to:
             return state.high_water_mark
         require_captured(context, definition)
-        leaf = next_leaf(state)
-        # Only what is captured can be forwarded; past the target, just far enough to let waiting queries go.
-        waiting = [query.execution_time for queries in state.query_lists for query in queries]
-        target = max([to, *waiting])
-        if min(state.t_fwd) >= target:
-            raise InternalError(f"Rolling {view.name} stands still at {state}.")
-        end = _end(context, definition, leaves[leaf], Interval(state.t_fwd[leaf], target))
-        step = context.catalog.begin_step(lease, view.view_id, "propagate", {"leaf": leaf, "end": end})
+        decide = _next_interval if view.method == "propagate" else _next_iteration
+        intent = decide(context, definition, leaves, state, to)
+        step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
         context.reached(DurablePoint.ROLLING_INTENDED)
         _iterate(context, lease, view, definition, step)
+
+
+def _next_iteration(
+    context: Context, definition: Definition, leaves: list[LeafRecord], state: RollingState, to: Csn
+) -> JsonObject:
+    leaf = next_leaf(state)
+    # Only what is captured can be forwarded; past the target, just far enough to let waiting queries go.
+    waiting = [query.execution_time for queries in state.query_lists for query in queries]
+    target = max([to, *waiting])
+    if min(state.t_fwd) >= target:
+        raise InternalError(f"Rolling propagation stands still at {state}.")
+    return {"leaf": leaf, "end": _end(context, definition, leaves[leaf], Interval(state.t_fwd[leaf], target))}
+
+
+def _next_interval(
+    context: Context, definition: Definition, leaves: list[LeafRecord], state: RollingState, to: Csn
+) -> JsonObject:
+    """One interval for all leaves: as wide as the narrowest of their widths allows."""
+    start = state.high_water_mark
+    return {"start": start, "end": min(_end(context, definition, leaf, Interval(start, to)) for leaf in leaves)}
+
+
+def _queries(definition: Definition, state: RollingState, intent: JsonObject, log: ChangeLog) -> Iteration:
+    """The generator that a recorded intention stands for; it returns the state after."""
+    end = Csn(intent["end"])
+    if "leaf" in intent:
+        return rolling_iteration(definition.plan, state, end, leaf=LeafId(intent["leaf"]), log=log)
+    return _interval(definition.plan, Interval(Csn(intent["start"]), end), log)
+
+
+def _interval(plan: Plan, interval: Interval, log: ChangeLog) -> Iteration:
+    yield from propagate_interval(plan, interval, log)
+    return initial_state(plan, interval.end)
 
 
 def state_of(context: Context, view: ViewRecord, leaves: list[LeafRecord]) -> RollingState:
@@ -79,13 +114,7 @@ def _iterate(context: Context, lease: Lease, view: ViewRecord, definition: Defin
     state = state_of(context, view, context.catalog.leaves(view.view_id))
     done = context.catalog.executions(step.step_id)
     rows = 0
-    iteration = rolling_iteration(
-        definition.plan,
-        state,
-        Csn(step.intent["end"]),
-        leaf=LeafId(step.intent["leaf"]),
-        log=_NewestLog(context, definition),
-    )
+    iteration = _queries(definition, state, step.intent, _NewestLog(context, definition))
     ordinal = 0
     try:
         query = next(iteration)
