@@ -17,7 +17,7 @@ R_ROWS = """
    named_struct('a', 1, 'b', 'x'), map('one', 1), true, 'odd', X'00FF'),
   (2, 7, 'it''s 100%', DATE'1969-12-31', TIMESTAMP'1969-12-31 12:00:00', -2.25D, -0.01BD, array(5, NULL),
    named_struct('a', NULL, 'b', 'y'), map('two', 2), false, 'even', X''),
-  (3, 5, 'naïve ünïcode 中文', DATE'2000-01-01', NULL, 'NaN', 99999999.99BD, array(),
+  (3, 5, 'naïve ünïcode 中文', DATE'2000-01-01', NULL, double('NaN'), 99999999.99BD, CAST(array() AS ARRAY<INT>),
    NULL, NULL, NULL, NULL, NULL),
   (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
 """

@@ -22,7 +22,7 @@ from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHis
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql
 
-_RECENT = 10  # commits among which our own is looked for first
+_RECENT = 3  # commits among which our own is looked for first
 
 
 @dataclass(frozen=True, slots=True)

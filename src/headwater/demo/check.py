@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from headwater.demo.tpch import TABLES
+from headwater.demo.views import DemoView
 from headwater.lake import Lake
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ class Recomputed:
     seconds: float
 
 
-def recompute(lake: Lake, text: str, csn: int, place: Path) -> Recomputed:
-    """Run the SQL over the tables as they were at a csn, into a fresh Delta table."""
+def recompute(lake: Lake, view: DemoView, csn: int, place: Path) -> Recomputed:
+    """Run the view's SQL over the tables as they were at a csn, into a fresh Delta table."""
     if place.exists():
         shutil.rmtree(place)
-    for table in TABLES:
+    for table in view.tables:
         lake.read(table, at=csn).createOrReplaceTempView(table)
     try:
         started = time.monotonic()
-        lake.spark.sql(text).write.format("delta").save(str(place))
+        lake.spark.sql(view.text).write.format("delta").save(str(place))
         seconds = time.monotonic() - started
     finally:
-        for table in TABLES:
+        for table in view.tables:
             lake.spark.catalog.dropTempView(table)
     return Recomputed(lake.spark.read.format("delta").load(str(place)), seconds)
 

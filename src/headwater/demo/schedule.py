@@ -42,11 +42,11 @@ def visits(number: int, rounds: int, csns: Sequence[int]) -> list[Visit]:
     early, late = csns[len(csns) // 3], csns[2 * len(csns) // 3]
     found: list[Visit] = []
     if number == 0:
-        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late), ToNewest("thin_margin")]
+        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late)]
     if number == rounds - 1:
         found += [ToNewest("pending_shipments"), ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
         found += [ToNewest("attention"), ReadAt("attention", early)]
-        found += [ToCsn("thin_margin", late), ReadAt("thin_margin", early), ToNewest("thin_margin")]
+        found += [ToNewest("thin_margin")]
     elif number > 0:
         found += [ToNewest("pending_shipments"), ToTimestamp("attention", late), ToNewest("thin_margin")]
     return found

@@ -50,9 +50,9 @@ def run(into: Path, narrator: Narrator, *, scale_factor: float = 0.01, rounds: i
             narrator.busy(f"tracking {name}")
             lake.track(name, place)
         narrator.say(f"tracked {len(places)} Delta tables: {', '.join(places)}")
-        for name, text in VIEWS.items():
-            lake.sql(f"CREATE MATERIALIZED VIEW {name} AS\n{text}")
-        narrator.say(f"created {len(VIEWS)} materialized views: {', '.join(VIEWS)}")
+        for view in VIEWS:
+            lake.sql(f"CREATE MATERIALIZED VIEW {view.name} AS\n{view.text}")
+        narrator.say(f"created {len(VIEWS)} materialized views: {', '.join(view.name for view in VIEWS)}")
 
         checks: list[Check] = []
         for number in range(rounds):
@@ -91,6 +91,7 @@ def prepare(folder: Path) -> None:
 
 def _carry_out(lake: Lake, visit: Visit, place: Path, narrator: Narrator) -> Check:
     view = visit.view
+    definition = next(each for each in VIEWS if each.name == view)
     started = time.monotonic()
     match visit:
         case ReadAt(csn=csn):
@@ -115,7 +116,7 @@ def _carry_out(lake: Lake, visit: Visit, place: Path, narrator: Narrator) -> Che
             action, moment = "refresh", at.strftime("%H:%M:%S.%f")[:-3] + " UTC"
             answer = lake.read(view)
     narrator.busy(f"{view}: recomputing at csn {report.csn} to compare")
-    recomputed = recompute(lake, VIEWS[view], report.csn, place)
+    recomputed = recompute(lake, definition, report.csn, place)
     narrator.busy(f"{view}: comparing")
     rows, surplus, missing = compare(answer, recomputed.answer)
     return Check(

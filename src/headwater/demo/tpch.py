@@ -19,7 +19,7 @@ from headwater.errors import EngineUnavailable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TABLES = ("customer", "orders", "lineitem", "supplier", "partsupp", "nation")
+TABLES = ("customer", "orders", "lineitem", "supplier", "partsupp")
 KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 _TIMEOUT = 600.0
 

@@ -112,10 +112,7 @@ class _Reader:
             if self._words("CLUSTER BY") or self._words("CLUSTER", "BY"):
                 cluster_by = tuple(self._list(self._identifier))
             elif self._words("OPTIONS"):
-                for key, value in self._list(self._option):
-                    if key in options:
-                        self._fail(f"option {key} once")
-                    options[key] = value
+                self._list(lambda: self._add_option(options))
             else:
                 self._fail("CLUSTER BY (...), OPTIONS (...) or AS")
         if self.at >= len(self.found):
@@ -177,15 +174,18 @@ class _Reader:
             self._fail("a plain name: views live in the lake's one namespace")
         return name
 
-    def _option(self) -> tuple[str, str]:
-        key = self._next("an option's name").text
+    def _add_option(self, options: dict[str, str]) -> None:
+        first = self._next("an option's name")
+        key = first.text
         while self._words("."):
             key = f"{key}.{self._next('the rest of the option').text}"
         self._expect("=")
         value = self._next("a value")
         if value.token_type not in (TokenType.STRING, TokenType.NUMBER):
             self._fail("a value in quotes", value)
-        return key.lower(), value.text
+        if key.lower() in options:
+            self._fail(f"option {key} once", first)
+        options[key.lower()] = value.text
 
     def _list(self, item: Callable[[], T]) -> list[T]:
         self._expect("(")
