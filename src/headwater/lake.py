@@ -171,7 +171,8 @@ class Lake:
             return self._recompute(record, target, str(record.problem.get("code", "PROBLEM")), started)
         if target >= record.kept_from and target > high_water_mark(self._context, record):
             propagate(self._context, view, target)
-        return self._report(record, apply(self._context, view, target, started=started), started)
+        applied = apply(self._context, view, target, started=started, never_back=to is None)
+        return self._report(record, applied, started)
 
     def _report(self, before: ViewRecord, applied: Applied, started: float) -> RefreshReport:
         seconds = time.monotonic() - started

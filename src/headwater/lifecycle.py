@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -18,7 +19,7 @@ from sqlglot import exp
 from headwater.algebra.plan import scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
-from headwater.apply.driver import create_delta_table, create_view_table
+from headwater.apply.driver import create_delta_table, create_view_table, view_delta_places
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import LeafRecord, Method, StepRecord, ViewRecord
@@ -32,10 +33,20 @@ from headwater.engine.analysis import (
     require_same_schema,
     require_storable,
 )
-from headwater.engine.failures import reading_table
+from headwater.engine.failures import reading_table, translated
 from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag
-from headwater.errors import InvalidInput, LeaseHeld, NameTaken, SqlAnalysisError, SqlSyntaxError, UnknownName
+from headwater.errors import (
+    InternalError,
+    InvalidInput,
+    LeaseHeld,
+    NameTaken,
+    SqlAnalysisError,
+    SqlProblem,
+    SqlSyntaxError,
+    UnknownName,
+    UnsupportedSql,
+)
 from headwater.propagate.driver import require_captured
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.lower import lower
@@ -44,6 +55,7 @@ from headwater.sql.statements import CreateView
 from headwater.sql.storage import PinnedTable, counted_sql, over_tables, table_at
 
 METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
+_REFUSED_BY_SPARK_TOO = frozenset({"UNION_BY_NAME", "TIME_TRAVEL", "PARAMETER", "NONDETERMINISTIC"})
 _WIDTH = re.compile(r"(\d+)\s*(rows?|csns?)", re.IGNORECASE)
 
 
@@ -73,7 +85,7 @@ def create(context: Context, statement: CreateView) -> ViewRecord | None:
             raise NameTaken(
                 f"{statement.name!r} is a tracked table.", remedy="Choose another name.", name=statement.name
             )
-        remove_orphans(context, holding=statement.name)
+        remove_orphans(context, holding=lease)
         context.progress(f"{statement.name}: checking")
         draft = check(context, statement)
         return _make(context, lease, statement, draft)
@@ -101,8 +113,9 @@ def check(context: Context, statement: CreateView) -> Draft:
     moments = CatalogMoments(context.catalog, definition)
     everything = Query(lowered.plan, tuple(Snapshot(csn) for _ in scans(lowered.plan)), CsnRule.LATEST)
     output = [name for name, _ in columns]
-    frame = context.engine.query(view_delta_sql([everything], output, moments))
-    require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
+    with translated("checking the plan"):
+        frame = context.engine.query(view_delta_sql([everything], output, moments))
+        require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
     unknown = [name for name in statement.cluster_by if name not in output]
     if unknown:
         raise InvalidInput(
@@ -140,6 +153,7 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
             for table in context.catalog.base_tables():
                 names.setdefault(table.name, tuple(column for column, _ in table.columns))
             lower(positioned, names, views=views, functions=None)
+        _refuse_by_code(context, positioned, pinned)
         if error.line is not None and pinned:
             raise type(error)(
                 error.message.rsplit(" (line", 1)[0],
@@ -148,6 +162,18 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
                 remedy=error.remedy,
             ) from error
         raise
+
+
+def _refuse_by_code(context: Context, positioned: str, pinned: Mapping[str, PinnedTable]) -> None:
+    """Some constructs Spark refuses too, in its own words; ours have a code, a place and a way out."""
+    views = frozenset(view.name.lower() for view in context.catalog.views())
+    try:
+        lower(positioned, {name: table.columns for name, table in pinned.items()}, views=views, functions=None)
+    except UnsupportedSql as refusal:
+        if refusal.code in _REFUSED_BY_SPARK_TOO:
+            raise
+    except SqlProblem:
+        pass
 
 
 def _settings(
@@ -203,8 +229,9 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )
-        context.engine.append(context.engine.query(text), location, tag, f"computing {statement.name}")
-        version = context.engine.newest_version(location)
+        written = context.engine.append(context.engine.query(text), location, tag, f"computing {statement.name}")
+        if written is None:
+            raise InternalError(f"The first commit of {statement.name} is not in its table.")
         context.reached(DurablePoint.CREATE_STORED)
         view = ViewRecord(
             name=statement.name,
@@ -218,7 +245,7 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
             delta_location=delta_location,
             created_csn=draft.csn,
             csn=draft.csn,
-            version=version,
+            version=written.version,
             kept_from=draft.csn,
             method=draft.method,
             created_at=context.clock(),
@@ -234,34 +261,23 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
 
 
 def _discard(context: Context, lease: Lease, step: StepRecord) -> None:
-    """Remove the tables of a creation that did not come to its end."""
+    """Remove the tables of a creation that did not come to its end, or of a view that is dropped."""
     removed = [remove_directory(location) for location in step.intent["locations"]]
     if all(removed):
         context.catalog.finish_step(lease, step.step_id, {"discarded": True})
 
 
-def remove_orphans(context: Context, *, holding: str | None = None) -> None:
-    """Remove what creators and droppers that no longer live have left; ``holding`` is the name that we hold."""
-    for driver in ("create", "drop"):
-        for step in context.catalog.open_steps(driver=driver):
-            try:
-                with context.catalog.lease(f"orphan:{step.step_id}", ttl=context.lease_ttl) as lease:
-                    if driver == "create" and _is_being_made(context, step, holding):
-                        continue
-                    _discard(context, lease, step)
-            except LeaseHeld:
-                continue
-
-
-def _is_being_made(context: Context, step: StepRecord, holding: str | None) -> bool:
-    name = str(step.intent["name"])
-    if holding is not None and name.lower() == holding.lower():
-        return False
-    try:
-        with context.catalog.lease(name_lease(name), ttl=context.lease_ttl):
-            return False
-    except LeaseHeld:
-        return True
+def remove_orphans(context: Context, *, holding: Lease | None = None) -> None:
+    """Remove what creators and droppers that no longer live have left; ``holding`` is a lease that we hold ourselves."""
+    for step in [*context.catalog.open_steps(driver="create"), *context.catalog.open_steps(driver="drop")]:
+        held = name_lease(str(step.intent["name"])) if step.driver == "create" else apply_lease(step.view_id)
+        if holding is not None and holding.resource == held:
+            _discard(context, holding, step)
+            continue
+        with suppress(LeaseHeld), context.catalog.lease(held, ttl=context.lease_ttl) as lease:
+            # Its driver may have come to its end since the list was read; without its lease it no longer can.
+            if context.catalog.step(step.step_id).state == "intended":
+                _discard(context, lease, step)
 
 
 def drop(context: Context, name: str, *, if_exists: bool) -> bool:
@@ -278,9 +294,8 @@ def drop(context: Context, name: str, *, if_exists: bool) -> bool:
         context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         view = context.catalog.view(name)
-        intent = {"name": name, "locations": [view.location, view.delta_location]}
-        step = context.catalog.begin_step([lease, other], view.view_id, "drop", intent)
-        context.catalog.delete_view([lease, other], view.view_id)
+        places = {view.location, view.delta_location, *view_delta_places(context, view)}
+        step = context.catalog.begin_drop([lease, other], view.view_id, {"name": name, "locations": sorted(places)})
         context.reached(DurablePoint.DROP_FORGOTTEN)
         _discard(context, lease, step)
         context.reached(DurablePoint.DROP_REMOVED)

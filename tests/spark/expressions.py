@@ -69,6 +69,7 @@ GROUPS: dict[str, list[str]] = {
         "~v",
         "v & 3 | 8 ^ 1",
         "v << 2",
+        "v >> 1",
         "shiftright(v, 1)",
         "1L + v",
         "2S * 3Y",
@@ -109,7 +110,7 @@ GROUPS: dict[str, list[str]] = {
     "strings": [
         "'it''s'",
         "'it\\'s'",
-        '"double \'quoted\'"',
+        "\"double 'quoted'\"",
         "'tab\\there'",
         "r'raw\\n'",
         "'back\\\\slash'",
@@ -150,6 +151,7 @@ GROUPS: dict[str, list[str]] = {
         "char_length(s)",
         "ascii(s)",
         "char(65)",
+        "chr(66)",
         "md5(s)",
         "sha2(s, 256)",
         "crc32(s)",
@@ -185,6 +187,7 @@ GROUPS: dict[str, list[str]] = {
         "d - INTERVAL '1-2' YEAR TO MONTH",
         "ts + INTERVAL '1 02:03:04' DAY TO SECOND",
         "ts + INTERVAL 1 DAY 2 HOURS",
+        "ts - INTERVAL 1 DAY 2 HOURS",
         "ts - INTERVAL 90 MINUTES",
         "CAST(d - DATE'2000-01-01' AS STRING)",
         "datediff(d, DATE'2000-01-01')",
@@ -224,8 +227,13 @@ GROUPS: dict[str, list[str]] = {
         "weekofyear(d)",
     ],
     "nested": [
-        "a[0]",
-        "a[1] + 1",
+        "CASE WHEN size(a) > 0 THEN a[0] END",
+        "get(a, 1)",
+        "to_json(struct(k, v, st.a))",
+        "to_json((k, v))",
+        "typeof(struct(k, st))",
+        "to_json(arrays_zip(a, array(1)))",
+        "transform(a, e -> struct(e, k))",
         "try_element_at(a, -1)",
         "size(a)",
         "array(1, 2, k)",
@@ -328,5 +336,3 @@ GROUPS: dict[str, list[str]] = {
         "array_contains(array(1, 2), k)",
     ],
 }
-for _group in GROUPS.values():
-    _group[:] = list(dict.fromkeys(_group))

@@ -1,6 +1,7 @@
 """Random worlds: tables, views over them, commits, and what users do between the commits.
 
-Everything follows from one seed. Tables are a few rows with few keys, so that joins meet, duplicates arise and changes cancel.
+Everything follows from one seed. Tables have a few rows with few keys, so that joins meet, duplicates arise and changes
+cancel.
 """
 
 from __future__ import annotations
@@ -69,9 +70,10 @@ class Texts:
             left -= size
             relations.append(self.relation(size))
         aliases = [alias for _, alias in relations]
-        conditions: list[tuple[int, str]] = []
-        for index in range(1, len(aliases)):
-            conditions.append((index, self.condition(self.rng.choice(aliases[:index]), aliases[index])))
+        conditions = [
+            (index, self.condition(self.rng.choice(aliases[:index]), aliases[index]))
+            for index in range(1, len(aliases))
+        ]
         where = [self.filter(self.rng.choice(aliases))] if self.rng.random() < 0.5 else []
         if self.rng.random() < 0.4:
             sources = ", ".join(text for text, _ in relations)

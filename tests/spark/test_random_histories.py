@@ -1,7 +1,7 @@
 """Random histories through the public API: the law of DESIGN 2 at every csn, and every refresh against Spark itself.
 
-``make soak`` runs HEADWATER_SPARK_HISTORIES of them (40), from HEADWATER_SPARK_SEED (0) on; a failure prints its seed and its
-story, and HEADWATER_SPARK_SEED=<seed> HEADWATER_SPARK_HISTORIES=1 repeats it.
+``make soak`` runs HEADWATER_SPARK_HISTORIES of them (40), from HEADWATER_SPARK_SEED (0) on; a failure prints its seed and
+its story, and HEADWATER_SPARK_SEED=<seed> HEADWATER_SPARK_HISTORIES=1 repeats it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ class History:
         texts = Texts(rng, names, self.leaves)
         sql = texts.query()
         settings = [f"method='{self.method}'"]
-        for alias in texts.aliases:
-            if rng.random() < 0.5:
-                settings.append(f"'width.{alias}'='{rng.choice(['1 csn', '2 csns', '1 row', '3 rows'])}'")
+        settings += [
+            f"'width.{alias}'='{rng.choice(['1 csn', '2 csns', '1 row', '3 rows'])}'"
+            for alias in texts.aliases
+            if rng.random() < 0.5
+        ]
         self.story.append(f"{settings} {sql}")
         world.create("v", sql, f"OPTIONS ({', '.join(settings)})")
         world.check("v", label="created")

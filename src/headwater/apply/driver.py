@@ -16,7 +16,7 @@ from headwater.catalog.records import RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import Definition
 from headwater.durable import DurablePoint
-from headwater.engine.files import remove_directory
+from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.spark import CommitTag
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
 from headwater.sql.relations import COUNT, CSN
@@ -37,16 +37,19 @@ def high_water_mark(context: Context, view: ViewRecord) -> Csn:
     return min(leaf.t_comp for leaf in context.catalog.leaves(view.view_id))
 
 
-def apply(context: Context, name: str, to: Csn, *, started: float | None = None) -> Applied:
-    """Bring the view's table to ``to``, forward or back."""
+def apply(context: Context, name: str, to: Csn, *, started: float | None = None, never_back: bool = False) -> Applied:
+    """Bring the view's table to ``to``, forward or back.
+
+    ``never_back`` leaves a view that another driver has meanwhile brought further where it is.
+    """
     started = time.monotonic() if started is None else started
     view_id = context.catalog.view(name).view_id
     with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
         finish_open_steps(context, lease, name)
         view = context.catalog.view(name)
         require_reachable(context, view, to)
-        if to == view.csn:
-            return Applied(to, 0, "none", "UP_TO_DATE")
+        if to == view.csn or (never_back and to < view.csn):
+            return Applied(view.csn, 0, "none", "UP_TO_DATE")
         step = context.catalog.begin_step(lease, view_id, "apply", {"from": view.csn, "to": to})
         context.reached(DurablePoint.APPLY_INTENDED)
         return _install(context, lease, view, step, started)
@@ -186,8 +189,8 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
         frame = context.engine.query(text)
-        rows = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
-    version = _committed_version(context, view, step)
+        written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
+    rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.reset_view(
         leases,
@@ -200,8 +203,18 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
         refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
-    remove_directory(view.delta_location)
+    for place in view_delta_places(context, view):
+        if place != delta_location:
+            remove_directory(place)
     return Applied(csn, rows, "full", str(step.intent["reason"]))
+
+
+def view_delta_places(context: Context, view: ViewRecord) -> list[str]:
+    """Where the view's delta is, and where it was or was to be: a recomputation that is cut short leaves a second."""
+    parent, _, first = context.place("deltas", view.name, view.view_id).rpartition("/")
+    tail = first.removeprefix(view.name)
+    found = directories_in(parent)
+    return [f"{parent}/{name}" for name in found if name.startswith(f"{view.name}-") and name.endswith(tail)]
 
 
 # ---------------------------------------------------------------------- the tables of a view

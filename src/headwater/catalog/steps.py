@@ -24,12 +24,10 @@ _executions = schema.executions
 
 class Steps(FencedTables):
     def begin_step(self, lease: Held, view_id: str, driver: Driver, intent: JsonObject) -> StepRecord:
-        values = {"view_id": view_id, "driver": driver, "state": "intended", "intent": intent}
         with self._under(lease) as connection:
             if driver != "create":
                 names.require_view(connection, view_id)
-            inserted = sa.insert(_steps).values(**values, started_at=self._database.clock()).returning(_steps)
-            return _step(connection.execute(inserted).one())
+            return insert_step(connection, self._database.clock(), view_id, driver, intent)
 
     def open_steps(self, view_id: str | None = None, driver: Driver | None = None) -> list[StepRecord]:
         """The steps that were begun and not closed, oldest first."""
@@ -76,6 +74,11 @@ class Steps(FencedTables):
         """Close a step that changes nothing else in the catalog."""
         with self._under(lease) as connection:
             close_step(connection, self._database.clock(), step_id, ("propagate", "apply", "create", "drop"), outcome)
+
+
+def insert_step(connection: sa.Connection, at: Micros, view_id: str, driver: Driver, intent: JsonObject) -> StepRecord:
+    values = {"view_id": view_id, "driver": driver, "state": "intended", "intent": intent, "started_at": at}
+    return _step(connection.execute(sa.insert(_steps).values(**values).returning(_steps)).one())
 
 
 def find_step(connection: sa.Connection, step_id: int) -> StepRecord:

@@ -12,8 +12,8 @@ from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import names, schema
 from headwater.catalog.fencing import FencedTables, Held
-from headwater.catalog.records import JsonObject, LeafRecord, LeafTime, QueryListEntry, ViewRecord
-from headwater.catalog.steps import close_step, forget_steps
+from headwater.catalog.records import JsonObject, LeafRecord, LeafTime, QueryListEntry, StepRecord, ViewRecord
+from headwater.catalog.steps import close_step, forget_steps, insert_step
 from headwater.errors import InternalError, InvalidInput, UnknownName
 
 _views = schema.views
@@ -86,20 +86,18 @@ class Views(FencedTables):
         With ``step_id``, the step that drops it is closed; other steps that drop it stay open, all others go.
         """
         with self._under(lease) as connection:
-            name = names.require_view(connection, view_id)
-            users = names.users_of(connection, name)
-            if users:
-                raise InvalidInput(
-                    f"View {name!r} is read by {', '.join(users)}.",
-                    remedy="Drop these views first.",
-                    view=name,
-                    views=users,
-                )
-            for table in (_lists, _leaves, _views):
-                connection.execute(sa.delete(table).where(table.c.view_id == view_id))
-            forget_steps(connection, view_id, but="drop")
+            _delete_view(connection, view_id)
             if step_id is not None:
                 close_step(connection, self._database.clock(), step_id, ("drop",), outcome)
+
+    def begin_drop(self, lease: Held, view_id: str, intent: JsonObject) -> StepRecord:
+        """Forget the view as ``delete_view`` does and, in the same transaction, record what of it is to be removed.
+
+        One transaction, since an open step that drops a view says that its tables may be removed by anybody.
+        """
+        with self._under(lease) as connection:
+            _delete_view(connection, view_id)
+            return insert_step(connection, self._database.clock(), view_id, "drop", intent)
 
     def set_view_problem(self, lease: Held, view_id: str, problem: JsonObject | None) -> None:
         """Note why the view can't be kept; None when it can again."""
@@ -118,6 +116,18 @@ class Views(FencedTables):
             changed = sa.update(_leaves).where(this).values(width_kind=kind, width_value=value)
             if not connection.execute(changed).rowcount:
                 raise UnknownName(f"View {view_id} has no leaf {leaf}.", view_id=view_id, leaf=leaf)
+
+
+def _delete_view(connection: sa.Connection, view_id: str) -> None:
+    name = names.require_view(connection, view_id)
+    users = names.users_of(connection, name)
+    if users:
+        raise InvalidInput(
+            f"View {name!r} is read by {', '.join(users)}.", remedy="Drop these views first.", view=name, views=users
+        )
+    for table in (_lists, _leaves, _views):
+        connection.execute(sa.delete(table).where(table.c.view_id == view_id))
+    forget_steps(connection, view_id, but="drop")
 
 
 def update_view(connection: sa.Connection, view_id: str, **values: Any) -> None:

@@ -40,13 +40,12 @@ Visit: TypeAlias = ToNewest | ToCsn | ToTimestamp | ReadAt
 def visits(number: int, rounds: int, csns: Sequence[int]) -> list[Visit]:
     """The visits after round ``number`` (from 0), whose units of work have these csns."""
     early, late = csns[len(csns) // 3], csns[2 * len(csns) // 3]
-    found: list[Visit] = []
-    if number == 0:
-        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late)]
-    if number == rounds - 1:
-        found += [ToNewest("pending_shipments"), ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
-        found += [ToNewest("attention"), ReadAt("attention", early)]
-        found += [ToNewest("thin_margin")]
-    elif number > 0:
-        found += [ToNewest("pending_shipments"), ToTimestamp("attention", late), ToNewest("thin_margin")]
+    first, last = number == 0, number == rounds - 1
+    found: list[Visit] = [ToCsn("pending_shipments", early)] if first else []
+    found += [ToNewest("pending_shipments")]
+    if last:
+        found += [ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
+    found += [ToNewest("attention")] if last and not first else [ToTimestamp("attention", late)]
+    if last:
+        found += [ReadAt("attention", early), ToNewest("thin_margin")]
     return found

@@ -7,6 +7,7 @@ plan as the user's own; and the lowered plan, rendered over the same versions, m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headwater.engine.failures import translated
@@ -15,8 +16,9 @@ from headwater.errors import InternalError
 from headwater.sql.constructs import refuse
 from headwater.sql.dialect import parse, to_text
 
-_UNGROUPABLE = ("map<", "variant", "geometry", "geography", " collate ")
-_UNSTORABLE = ("void", "interval")
+# Anywhere in a type's text, but never a field's name, which a colon follows.
+_UNGROUPABLE = re.compile(r"(?:^|[<:,])(?:map<|(?:variant|geometry|geography)(?:\([^)]*\))?(?=[>,]|$))| collate ")
+_UNSTORABLE = re.compile(r"(?:^|[<:,])(?:void|interval(?: [a-z ]+)?)(?=[>,]|$)")
 
 
 def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
@@ -28,9 +30,9 @@ def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
         seen.add(name.lower())
         if name.lower().startswith("__hw_"):
             raise refuse("RESERVED_COLUMN", name, None, text)
-        if any(mark in kind for mark in _UNGROUPABLE):
+        if _UNGROUPABLE.search(kind):
             raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind}", None, text)
-        if any(kind == mark or kind.startswith(mark) for mark in _UNSTORABLE):
+        if _UNSTORABLE.search(kind):
             raise refuse("UNSTORABLE_COLUMN", f"{name} {kind}", None, text)
 
 

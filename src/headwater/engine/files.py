@@ -1,4 +1,4 @@
-"""Removing a directory of the lake, wherever it is.
+"""Listing and removing directories of the lake, wherever it is.
 
 Spark has no public call for that. pyarrow's file systems know local paths and the usual object stores by URI.
 """
@@ -13,15 +13,22 @@ from pyarrow import ArrowException, fs
 logger = logging.getLogger(__name__)
 
 
+def directories_in(location: str) -> list[str]:
+    """The names of the directories directly in a place; none where the place can't be listed."""
+    try:
+        system, path = _system(location)
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    except (OSError, ArrowException, NotImplementedError, ImportError) as error:
+        logger.warning("Could not list %s (%s).", location, error)
+        return []
+    return sorted(each.base_name for each in found if each.type is fs.FileType.Directory)
+
+
 def remove_directory(location: str) -> bool:
     """Remove a directory and all in it; True when it is gone. What can't be removed is told in the log, never raised:
     nobody reads it any more, so it costs space and nothing else."""
     try:
-        if urlsplit(location).scheme in ("", "file"):
-            system: fs.FileSystem = fs.LocalFileSystem()
-            path = urlsplit(location).path
-        else:
-            system, path = fs.FileSystem.from_uri(location)
+        system, path = _system(location)
         if system.get_file_info(path).type is fs.FileType.NotFound:
             return True
         system.delete_dir(path)
@@ -29,3 +36,10 @@ def remove_directory(location: str) -> bool:
         logger.warning("Could not remove %s (%s); it is no longer used and can be removed by hand.", location, error)
         return False
     return True
+
+
+def _system(location: str) -> tuple[fs.FileSystem, str]:
+    if urlsplit(location).scheme in ("", "file"):
+        return fs.LocalFileSystem(), urlsplit(location).path
+    system, path = fs.FileSystem.from_uri(location)
+    return system, path

@@ -15,9 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
-from pyspark.sql.functions import count, lit
-
 from headwater.engine.failures import translated, user_sql
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import current_table
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _NUMBER = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_RECENT = 5  # newest commits among which one just made is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,10 @@ class CommitTag:
     def metadata(self) -> str:
         return json.dumps({"headwater": dict(self.facts)}, sort_keys=True)
 
+    def is_on(self, commit: StoredCommit) -> bool:
+        """Whether a commit is of the same step (and query of it), whoever made it."""
+        return all(commit.facts.get(key) == self.facts.get(key) for key in ("step", "ordinal"))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
@@ -53,6 +55,11 @@ class StoredCommit:
     metadata: str | None
     metrics: Mapping[str, str]
     parameters: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Rows written, of a commit that only writes."""
+        return int(self.metrics.get("numOutputRows", 0))
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -132,14 +139,18 @@ class SparkEngine:
         with translated(doing):
             self.spark.sql(text)
 
-    def append(self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, mode: str = "append") -> int:
-        """Write a frame to a Delta table in one tagged commit; the number of rows written."""
-        observed = Observation()
+    def append(
+        self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, mode: str = "append"
+    ) -> StoredCommit | None:
+        """Write a frame to a Delta table in one tagged commit; the commit that carries the tag.
+
+        It is an earlier one where Delta had seen the tag, and None where Delta had passed it, as for a driver that woke
+        up late: nothing was written then. The frame was not even run, so an Observation of it would wait for ever.
+        """
         with translated(doing):
-            counted = frame.observe(observed, count(lit(1)).alias("rows"))
-            writer = counted.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
+            writer = frame.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
             writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
-            return int(observed.get["rows"])
+            return next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
 
     def merge(self, text: str, tag: CommitTag, doing: str) -> int:
         """Run a MERGE in one tagged commit; rows affected (0 too when Delta had seen the tag)."""

@@ -21,7 +21,7 @@ from headwater.context import Context, propagate_lease
 from headwater.definition import CatalogMoments, Definition
 from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
-from headwater.engine.spark import CommitTag
+from headwater.engine.spark import CommitTag, StoredCommit
 from headwater.errors import HeadwaterError, InternalError, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, next_targets
@@ -116,7 +116,8 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     if planned.queries:
         context.progress(f"{view.name}: propagating {planned.before} to {planned.after}")
         tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
-        rows = append_answers(context, view, definition, planned.queries, tag)
+        written = append_answers(context, view, definition, planned.queries, tag)
+        rows = written.rows if written else 0
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(planned.after.times)]
     context.catalog.finish_propagate(
@@ -127,8 +128,8 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
 
 def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
-) -> int:
-    """Run queries and append their answers to the view delta in one commit."""
+) -> StoredCommit | None:
+    """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
     moments = CatalogMoments(context.catalog, definition)
     names = [name for name, _ in view.columns]
     with context.engine.under(definition.settings), _naming_the_table(context, definition, queries, moments):

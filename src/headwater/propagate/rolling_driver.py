@@ -179,7 +179,10 @@ def _execute(
             number,
             {"step": step.step_id, "ordinal": ordinal, "execution_time": execution_time, "number": number},
         )
-        rows = append_answers(context, view, definition, (_pinned(query, execution_time),), tag)
+        written = append_answers(context, view, definition, (_pinned(query, execution_time),), tag)
+        if written is not None:
+            # A driver that lost its lease may have been first, as of another csn: what counts is what was written.
+            rows, execution_time = written.rows, Csn(int(written.facts["execution_time"]))
     context.reached(DurablePoint.ROLLING_APPENDED)
     context.catalog.record_execution(lease, step.step_id, ordinal, str(query), execution_time)
     context.reached(DurablePoint.ROLLING_RECORDED)

@@ -204,7 +204,7 @@ NONDETERMINISTIC_FUNCTIONS = frozenset(
     """rand random randn uuid shuffle randstr uniform monotonically_increasing_id spark_partition_id input_file_name
     input_file_block_start input_file_block_length current_date curdate current_timestamp now localtimestamp
     current_time current_timezone current_user user session_user current_catalog current_database current_schema version
-    reflect java_method try_reflect sample""".split()  # noqa: SIM905
+    current_path reflect java_method try_reflect sample aes_encrypt""".split()  # noqa: SIM905
 )
 # Without arguments these read the clock; with arguments they don't.
 CLOCK_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp", "to_unix_timestamp"})
@@ -213,13 +213,17 @@ GENERATOR_FUNCTIONS = frozenset(
     variant_explode_outer""".split()  # noqa: SIM905
 )
 AGGREGATE_FUNCTIONS = frozenset(
-    """any any_value approx_count_distinct approx_percentile approx_top_k array_agg avg bit_and bit_or bit_xor
-    bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list collect_set corr count count_if
-    count_min_sketch covar_pop covar_samp every first first_value grouping grouping_id histogram_numeric hll_sketch_agg
-    hll_union_agg kurtosis last last_value listagg max max_by mean median min min_by mode percentile percentile_approx
-    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
-    regr_syy schema_of_json_agg skewness some std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum
-    var_pop var_samp variance""".split()  # noqa: SIM905
+    """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg
+    bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every
+    first first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
+    kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
+    kurtosis last last_value listagg max max_by mean measure median min min_by mode percentile percentile_approx
+    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx
+    regr_sxy regr_syy schema_of_json_agg skewness some std stddev stddev_pop stddev_samp string_agg sum
+    theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
+    tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
+    tuple_union_agg_integer var_pop var_samp variance""".split()  # noqa: SIM905
 )
 
 

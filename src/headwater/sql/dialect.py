@@ -26,6 +26,12 @@ class TypedLiteral(exp.Expression):
     arg_types = {"this": True, "to": True}  # noqa: RUF012 (sqlglot's own convention)
 
 
+def _spelled(node: exp.Expr, name: str) -> exp.Expr:
+    """Remembers how the user wrote a function that has two names: plans show the name."""
+    node.meta["spelled"] = name
+    return node
+
+
 class VerbatimSpark(Spark):
     NORMALIZE_NOT_NULL = False
 
@@ -35,6 +41,10 @@ class VerbatimSpark(Spark):
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         STRICT_CAST = True
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            **Spark.Parser.FUNCTION_PARSERS,
+            "SUBSTR": lambda self: _spelled(self._parse_substring(), "SUBSTR"),
+        }
         FUNCTIONS = {"ARRAY": Spark.Parser.FUNCTIONS["ARRAY"]}  # noqa: RUF012
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         TYPE_LITERAL_PARSERS = {  # noqa: RUF012
@@ -48,10 +58,20 @@ class VerbatimSpark(Spark):
             )
         }
 
+        def _parse_interval(self, *args: Any, **options: Any) -> exp.Expr | None:
+            """``INTERVAL 1 DAY 2 HOURS`` is read as a sum: one that holds together."""
+            found: exp.Expr | None = super()._parse_interval(*args, **options)
+            return exp.Paren(this=found) if isinstance(found, exp.Add) else found
+
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         TRANSFORMS = {  # noqa: RUF012
             **Spark.Generator.TRANSFORMS,
             TypedLiteral: lambda self, e: f"{self.sql(e, 'to')} {self.sql(e, 'this')}",
+            exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
+            exp.BitwiseRightShift: lambda self, e: self.binary(e, ">>"),
+            exp.Substring: lambda self, e: self.func(
+                e.meta.get("spelled", "SUBSTRING"), e.this, e.args.get("start"), e.args.get("length")
+            ),
         }
 
 
@@ -69,7 +89,7 @@ def parse(text: str) -> exp.Expr:
             remedy="Check the text near that place; it must be one Spark SQL query.",
         ) from error
     queries = [query for query in found if query is not None]
-    if len(queries) != 1 or not isinstance(queries[0], exp.Query):
+    if len(queries) != 1 or not isinstance(queries[0], exp.Query | exp.Values):
         raise SqlSyntaxError(
             f"Expected one query, found {len(queries)} statement(s) that are not one.",
             remedy="Give exactly one SELECT.",

@@ -9,6 +9,7 @@ optimizer hints, which do not change the answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Un
 from headwater.errors import SqlAnalysisError
 from headwater.sql import constructs
 from headwater.sql.constructs import refuse
-from headwater.sql.dialect import column, parse, position, to_text
+from headwater.sql.dialect import TypedLiteral, column, parse, position, quoted, to_text
 from headwater.sql.scope import Relation, Scope
 
 _SELECT_CLAUSES = {
@@ -39,6 +40,10 @@ _SELECT_CLAUSES = {
     "sample": "SAMPLE",
 }
 _SELECT_ALLOWED = {"expressions", "from_", "joins", "where", "with_", "hint", "kind"}
+# With three arguments the first is a unit such as DAY, which reads like a column.
+_UNIT_FIRST = frozenset({"dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"})
+# DATE'today' reads the clock when the text is analysed.
+_CLOCK_WORD = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +116,20 @@ class _Lowering:
         self.functions = functions
         self.leaves: list[_Leaf] = []
         self.aliases: set[str] = set()
+        self.used_ctes: set[int] = set()
         self.unions = 0
 
     # ------------------------------------------------------------------ queries
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
-        ctes = self._with(node, ctes)
+        visible = self._with(node, ctes)
+        block = self._body(node, visible)
+        for cte in node.args["with_"].expressions if node.args.get("with_") else []:
+            if id(cte) not in self.used_ctes:
+                visible[cte.alias.lower()]()  # its tables and columns are in the text, so the text needs them
+        return block
+
+    def _body(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
         match node:
             case exp.Subquery():
                 self._only(node, {"this", "alias", "with_"})
@@ -144,6 +157,7 @@ class _Lowering:
             outer = dict(visible)
 
             def define(cte: exp.CTE = cte, outer: Mapping[str, Callable[[], _Block]] = outer) -> _Block:
+                self.used_ctes.add(id(cte))
                 return self._renamed(self.query(cte.this, outer), cte.args.get("alias"))
 
             visible[cte.alias.lower()] = define
@@ -243,6 +257,8 @@ class _Lowering:
         self.leaves.append(leaf)
         block.inputs.append(leaf)
         visible = self._column_names(node.args.get("alias"), columns)
+        if visible is not columns:  # t AS x(a, b): the text holds only while the table has as many columns
+            leaf.mentioned.update(range(len(columns)))
         scope.relations.append(Relation(node.alias or name, visible, leaf.value))
 
     def _derived(self, inner: _Block, alias: str | None, scope: Scope, block: _Block) -> None:
@@ -343,9 +359,15 @@ class _Lowering:
             self._check(part)
 
         def replace(part: exp.Expr) -> exp.Expr:
-            return self._column(part, scope, aliases) if isinstance(part, exp.Column) else part
+            if isinstance(part, exp.Column) and not _is_unit(part):
+                return self._column(part, scope, aliases)
+            return part
 
-        return node.copy().transform(replace)
+        # The root of a copy may itself be replaced, so it hangs under a node of its own.
+        held = exp.Paren(this=node.copy())
+        _name_fields(held)
+        replaced: exp.Expr = held.transform(replace).this
+        return replaced
 
     def _column(self, node: exp.Column, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         parts = [part.name for part in node.parts]
@@ -380,6 +402,12 @@ class _Lowering:
                 raise refuse("PARAMETER", to_text(node), node, self.text)
             case exp.AggFunc():
                 raise refuse("AGGREGATE", to_text(node), node, self.text)
+            case exp.Any() if not isinstance(node.parent, exp.Binary):  # any(b); LIKE ANY (...) is another thing
+                raise refuse("AGGREGATE", to_text(node), node, self.text)
+            case exp.Star():
+                raise refuse("STAR_REPLACE", "* inside an expression", node.parent, self.text)
+            case TypedLiteral() if _CLOCK_WORD.match(node.this.name):
+                raise refuse("NONDETERMINISTIC", to_text(node), node, self.text)
             case exp.Anonymous():
                 self._check_function(node)
 
@@ -393,7 +421,7 @@ class _Lowering:
             raise refuse("GENERATOR", to_text(node), node, self.text)
         if name in constructs.AGGREGATE_FUNCTIONS:
             raise refuse("AGGREGATE", to_text(node), node, self.text)
-        if self.functions is not None and name not in self.functions:
+        if self.functions is not None and name not in self.functions | _UNIT_FIRST:
             raise refuse("USER_FUNCTION", to_text(node), node, self.text)
 
     def _conjuncts(self, condition: exp.Expr) -> Iterator[exp.Expr]:
@@ -424,6 +452,7 @@ class _Lowering:
                 raise refuse(code, key.rstrip("_").upper(), place, self.text)
 
     def _fresh(self, wanted: str) -> str:
+        wanted = wanted.replace(".", "_")  # so that alias.column is never two columns
         alias, number = wanted, 1
         while alias.lower() in self.aliases:
             number += 1
@@ -472,3 +501,34 @@ class _Lowering:
                     names = tuple(f"{attribute}.{number}" for attribute in each.attributes)
                     children.append(self._plan(branch, names, counter))
                 return Union(tuple(children), each.attributes)
+
+
+def _is_unit(node: exp.Column) -> bool:
+    call = node.parent
+    return (
+        isinstance(call, exp.Anonymous)
+        and call.name.lower() in _UNIT_FIRST
+        and len(call.expressions) == 3
+        and call.expressions[0] is node
+    )
+
+
+def _name_fields(node: exp.Expr) -> None:
+    """Spell out the names that struct(a), (a, b) and arrays_zip(a) take from the columns in them.
+
+    Our columns have other names, and a name may be part of a value: to_json(struct(a)) is {"a": ...}.
+    """
+    for part in list(node.find_all(exp.Anonymous, exp.Tuple)):
+        call = part.name.lower() if isinstance(part, exp.Anonymous) else "tuple"
+        if call == "tuple" and isinstance(part.parent, exp.In | exp.Any | exp.All):
+            continue  # a list of values, or rows that are only compared
+        for argument in part.expressions:
+            if not isinstance(argument, exp.Column):
+                continue
+            if call in ("struct", "tuple"):
+                argument.replace(exp.alias_(argument.copy(), argument.name, quoted=True))
+            elif call == "arrays_zip":
+                named = exp.Anonymous(
+                    this="named_struct", expressions=[exp.Literal.string(argument.name), argument.copy()]
+                )
+                argument.replace(exp.Dot(this=named, expression=quoted(argument.name)))

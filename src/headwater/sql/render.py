@@ -81,7 +81,8 @@ class _Renderer:
         """FROM and WHERE of a block, with the count and csn of its rows; the select list is the caller's."""
         conditions: list[exp.Expr] = []
         while isinstance(plan, Filter):
-            conditions.append(plan.condition)
+            # Innermost first, as in the user's text: an inner condition may guard an outer expression.
+            conditions.insert(0, plan.condition)
             plan = plan.child
         inputs: tuple[Plan, ...] = (plan,)
         if isinstance(plan, Join):
@@ -101,7 +102,7 @@ class _Renderer:
 
     def _input(self, plan: Plan, present: bool) -> _Rendered:
         self.number += 1
-        alias = f"i{self.number}"
+        alias = f"__hw_{self.number}"  # no alias of the user's: its count and csn are columns beside theirs
         if isinstance(plan, Scan):
             term = self._term(plan.leaf, present)
             count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
