@@ -1,4 +1,4 @@
-"""The same statements on a standalone cluster and through Spark Connect."""
+"""Headwater from end to end on a standalone cluster and through Spark Connect: the same scenario, word for word."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.support.cluster import ConnectServer, StandaloneCluster
 
 
 @pytest.mark.cluster
-def test_delta_on_a_standalone_cluster(standalone_cluster: StandaloneCluster, tmp_path: Path) -> None:
-    standalone_cluster.run("tests.support.smoke:delta_round_trip", tmp_path)
+def test_end_to_end_on_a_standalone_cluster(standalone_cluster: StandaloneCluster, tmp_path: Path) -> None:
+    standalone_cluster.run("tests.support.scenario:end_to_end", tmp_path)
 
 
 @pytest.mark.connect
-def test_delta_through_spark_connect(connect_server: ConnectServer, tmp_path: Path) -> None:
-    connect_server.run("tests.support.smoke:delta_round_trip", tmp_path)
+def test_end_to_end_through_spark_connect(connect_server: ConnectServer, tmp_path: Path) -> None:
+    connect_server.run("tests.support.scenario:end_to_end", tmp_path)

@@ -72,7 +72,7 @@ class Lake:
         if mode not in ("versioned", "live"):
             raise InvalidInput(f"Unknown mode {mode!r}.", remedy="Use 'versioned' or 'live'.")
         self._require_free(name)
-        table = self._context.source.describe(name, str(where))
+        table = self._context.source.describe(name, _place_of(where))
         if not table.change_feed and enable_change_feed:
             self._context.source.enable_change_feed(table.location)
             table = self._context.source.describe(name, table.location)
@@ -376,6 +376,13 @@ def connect(
 def _own_folders(place: str) -> dict[str, str]:
     """Keep Spark from leaving a warehouse folder wherever it happens to be started."""
     return {} if len(urlsplit(place).scheme) > 1 else {"spark.sql.warehouse.dir": f"{place}/.spark-warehouse"}
+
+
+def _place_of(where: str | Path) -> str:
+    """A local path from the root on: Spark takes a relative one for the name of a table."""
+    if isinstance(where, str) and ("/" not in where or urlsplit(where).scheme):
+        return where
+    return str(Path(where).absolute())
 
 
 def _places(location: str, catalog: str | None, *, create: bool) -> tuple[str, str]:

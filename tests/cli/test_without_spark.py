@@ -118,11 +118,21 @@ def test_the_unexpected(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "Traceback" in run("status", "--lake", tmp_path, code=1).stderr
 
 
-def test_bench_lists_and_refuses(run: Run) -> None:
-    names = run("bench").stdout.split()
-    assert names
-    told = run("bench", "no-such-bench", code=1).stderr
-    assert names[0] in told
+def test_bench(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called: list[object] = []
+
+    def measure(name: str, *, sf: float | None, json_path: Path | None, progress: object) -> dict[str, object]:
+        called.append((name, sf, json_path))
+        return {"targets": [{"name": "ratio", "target": 2.5, "measured": 1.5, "met": True}]}
+
+    monkeypatch.setattr("headwater.bench.run", measure)
+    monkeypatch.setattr("headwater.bench.BENCHES", {"speed": "how fast"})
+    assert "how fast" in run("bench").stdout
+    assert "speed" in run("bench", "no-such-bench", code=1).stderr
+    told = run("bench", "speed", "--sf", "0.1", "--json", tmp_path / "figures.json").stdout
+    assert called == [("speed", 0.1, tmp_path / "figures.json")]
+    assert "ratio" in told
+    assert "figures.json" in told.replace("\n", "")
 
 
 def test_bench_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

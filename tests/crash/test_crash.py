@@ -139,6 +139,7 @@ def test_apply_forward_and_back(lake: World, crash: Crash) -> None:
 
 @crashes_of("recompute")
 def test_recompute_after_resync(lake: World, crash: Crash) -> None:
+    lake.keeper.call("run", f"INSERT INTO {lake.table('regions')} VALUES (1, '{crash.point.name}')")
     lake.keeper.call("resync", "regions")
     die(lake, crash, "refresh", "places")
     lake.change(1)

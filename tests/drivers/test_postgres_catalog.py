@@ -29,7 +29,7 @@ def shared(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFacto
 def test_create_refresh_and_read(shared: World) -> None:
     assert shared.keeper.call("status")["catalog"].startswith("postgresql")
     shared.keeper.call("statement", VIEWS["rolling"])
-    shared.change()
+    shared.change(2)
     newest = shared.newest()
     for view in ("steps", "rolling"):
         assert shared.keeper.call("refresh", view, newest - 1).csn == newest - 1

@@ -34,7 +34,8 @@ def test_the_second_waits_or_is_told_who_holds_the_lease(lake: World, point: Poi
         reports.append(third.call("refresh", "steps"))
     newest = lake.newest()
     assert [report.csn for report in reports] == [newest] * 3
-    assert [report.mode for report in reports] == ["incremental", "none", "none"]
+    # Exactly one of them moved the view; which one is open where they wait for each other more than once.
+    assert sorted(report.mode for report in reports) == ["incremental", "none", "none"]
     assert lake.check("steps", since)["csn"] == newest
 
 
@@ -71,7 +72,7 @@ def test_two_processes_race(lake: World) -> None:
 def test_threads_of_one_process_race(lake: World, own_lakes: bool) -> None:
     """On one Spark session, and different views at the same time too."""
     since = lake.standing("steps")["high_water_mark"]
-    lake.change(3)
+    lake.change(2)
     calls = [("refresh", (view,)) for view in ("steps", "rolling", "places", "steps")]
     with lake.driver() as process:
         answers = process.call("in_threads", calls, own_lakes=own_lakes)
@@ -136,7 +137,7 @@ def test_a_driver_suspended_for_good_does_not_hold_up_the_others(lake: World) ->
 
 def test_writers_in_the_same_session_are_left_alone(lake: World) -> None:
     """A user's own writes, from another thread of the session in which a view is being refreshed, all arrive."""
-    lake.change(3)
+    lake.change(2)
     newest = lake.keeper.call("refresh", "steps").csn
     with lake.driver() as process:
         moments = [newest - 2, newest] * 2

@@ -87,7 +87,7 @@ def test_a_zombie_of_a_recomputation_changes_nothing(lake: World) -> None:
         zombie.held()
         zombie.pause()
         assert lake.keeper.call("refresh", "places").mode == "full"
-        lake.change(3)
+        lake.change(2)
         lake.keeper.call("refresh", "places")
         assert wake(zombie).code == "LEASE_LOST"
     assert lake.check("places")["csn"] == lake.newest()
@@ -118,7 +118,7 @@ def test_a_lease_taken_by_hand_is_lost(lake: World, kind: str) -> None:
 def test_an_execution_time_is_that_of_the_commit_that_was_made(lake: World) -> None:
     """Zombie and heir both found no commit for a query; the zombie's comes first, and as of an earlier csn."""
     since = lake.keeper.call("refresh", "rolling").csn
-    lake.change(3)
+    lake.change(2)
     with (
         lake.driver(lease_ttl=TTL, hold_at=Watch("as of csn")) as zombie,
         lake.driver(hold_at=Watch("as of csn")) as heir,
@@ -126,7 +126,7 @@ def test_an_execution_time_is_that_of_the_commit_that_was_made(lake: World) -> N
         zombie.start("propagate", "rolling", lake.newest())
         zombie.held()
         zombie.pause()
-        lake.change(3)
+        lake.change(2)
         heir.start("propagate", "rolling", lake.newest())
         heir.held()
         assert wake(zombie).code == "LEASE_LOST"

@@ -35,25 +35,25 @@ def assert_rows_equal(actual: DataFrame, expected: DataFrame, *, label: str = ""
     """``assert_bag_equal`` on collected rows: for results of a few rows it costs half, and -0.0 or 'A' against 'a' in a
     collation can't hide in a GROUP BY."""
     assert_same_schema(actual, expected)
-    counts = Counter(map(_plain, actual.collect()))
-    counts.subtract(Counter(map(_plain, expected.collect())))
+    counts = Counter(map(plain, actual.collect()))
+    counts.subtract(Counter(map(plain, expected.collect())))
     lines = [f"  {'surplus' if n > 0 else 'missing'} {abs(n)} x {row}" for row, n in counts.items() if n]
     if lines:
         more = [f"  and {len(lines) - 2 * SHOWN} more"] if len(lines) > 2 * SHOWN else []
         raise AssertionError("\n".join([f"{label}: the bags differ", *lines[: 2 * SHOWN], *more]))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Hashable, with NULL equal to NULL and NaN to NaN."""
     match value:
         case float():
             return repr(value)
         case tuple():
-            return tuple(_plain(each) for each in value)
+            return tuple(plain(each) for each in value)
         case list():
-            return ("list", *(_plain(each) for each in value))
+            return ("list", *(plain(each) for each in value))
         case dict():
-            return frozenset((_plain(key), _plain(each)) for key, each in value.items())
+            return frozenset((plain(key), plain(each)) for key, each in value.items())
         case bytearray():
             return bytes(value)
         case _:

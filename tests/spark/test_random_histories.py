@@ -1,7 +1,7 @@
 """Random histories through the public API: the law of DESIGN 2 at every csn, and every refresh against Spark itself.
 
-``make soak`` runs HEADWATER_SPARK_HISTORIES of them (40), from HEADWATER_SPARK_SEED (0) on; a failure prints its seed and
-its story, and HEADWATER_SPARK_SEED=<seed> HEADWATER_SPARK_HISTORIES=1 repeats it.
+``make soak`` runs HEADWATER_SPARK_HISTORIES of them (40), from HEADWATER_SPARK_SEED (0) on; a failure prints its
+seed and its story, and HEADWATER_SPARK_SEED=<seed> HEADWATER_SPARK_HISTORIES=1 repeats it.
 """
 
 from __future__ import annotations

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headwater import lifecycle
+from headwater.algebra.time import Csn
+from headwater.definition import CatalogMoments
 from headwater.errors import HeadwaterError, SqlAnalysisError, UnsupportedSql
+from headwater.propagate.frontier import Frontier, advance
 from headwater.sql.constructs import AGGREGATE_FUNCTIONS, GENERATOR_FUNCTIONS, NONDETERMINISTIC_FUNCTIONS, REFUSED
-from tests.spark.expressions import GROUPS, R_COLUMNS, R_MORE, R_ROWS
-from tests.spark.oracle import World, assert_rows_equal
+from headwater.sql.render import view_delta_sql
+from headwater.sql.statements import CreateView, parse_statement
+from tests.spark.expressions import R_COLUMNS, R_ROWS
+from tests.spark.oracle import World, assert_rows_equal, plain
+from tests.spark.shapes import CHANGES, EXPRESSION_VIEWS, QUICK, SHAPES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,129 +240,91 @@ def wide(make_world: Callable[..., World]) -> World:
     return world
 
 
-EXPRESSION_VIEWS = {
-    name: "SELECT " + ", ".join(f"{text}\n AS e{i}" for i, text in enumerate(group)) + " FROM r"
-    for name, group in GROUPS.items()
-}
+def shapes() -> list[Any]:
+    quick = set(EXPRESSION_VIEWS) | QUICK
+    names = [*EXPRESSION_VIEWS, *SHAPES]
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.soak) for name in names]
 
-SHAPES = {
-    "star": "SELECT * EXCEPT (mp) FROM r",
-    "qualified_star": "SELECT s.*, r.k AS rk FROM r JOIN s ON r.k = s.k",
-    "star_except": "SELECT * EXCEPT (k, d), 1 AS one FROM s",
-    "two_stars": "SELECT x.*, y.* EXCEPT (k) FROM (SELECT k, v FROM r) x JOIN (SELECT k, w FROM s) y ON x.k = y.k",
-    "using": "SELECT k, w, v FROM r JOIN s USING (k)",
-    "using_star": "SELECT * FROM s JOIN (SELECT k, v FROM t) t USING (k)",
-    "using_qualified": "SELECT r.k AS a, t.k AS b, k FROM r JOIN t USING (k)",
-    # Columns merged later stand first in Spark's star, and the types are alike: a wrong order would give wrong rows.
-    "using_twice_star": "SELECT * FROM (SELECT k, v FROM r) a JOIN (SELECT k, w FROM s) b USING (k) JOIN (SELECT v, k AS z FROM t) c USING (v)",
-    "using_two_star": "SELECT * FROM (SELECT k, v FROM r) a JOIN (SELECT v, k, w FROM t) b USING (v, k)",
-    # The common columns stand in the left side's order.
-    "natural_star": "SELECT * FROM (SELECT k, v FROM r) a NATURAL JOIN (SELECT v, k, w FROM t) b",
-    "natural_chain": "SELECT * FROM (SELECT k, v FROM r) a NATURAL JOIN (SELECT k, w FROM s) b NATURAL JOIN t",
-    "comma": "SELECT r.k, s.w, t.v FROM r, s, t WHERE r.k = s.k AND t.w = s.w",
-    "cross": "SELECT r.k, t.v FROM r CROSS JOIN t",
-    "join_without_condition": "SELECT s.k, t.v FROM s JOIN t",
-    "parenthesised_join": "SELECT r.k, s.w, t.v FROM r JOIN (s JOIN t ON s.w = t.w) ON r.k = s.k",
-    "self_join": "SELECT a.k, b.v, c.v AS w FROM r a JOIN r b ON a.k = b.k JOIN r c ON b.v = c.v",
-    "non_equi": "SELECT a.k, b.w FROM r a JOIN s b ON a.k < b.k OR a.v = b.w",
-    "condition_only_on_one_side": "SELECT r.k, s.w FROM r JOIN s ON s.k = 1 AND r.v = 2",
-    "subquery_chain": "SELECT q.z + 1 AS z FROM (SELECT p.y * 2 AS z FROM (SELECT k + v AS y, k FROM r WHERE v > 1) p WHERE p.k > 0) q WHERE q.z > 3",
-    "renamed_columns": "SELECT x.p, y.q FROM (SELECT k, v FROM r) AS x(p, o) JOIN s AS y(p, q, u, dd) ON x.p = y.p",
-    "cte": "WITH c AS (SELECT k, v FROM r WHERE v > 1), d(kk, vv) AS (SELECT * FROM c) SELECT c.k, d.vv FROM c JOIN d ON c.k = d.kk",
-    "nested_cte": "WITH c AS (WITH d AS (SELECT k FROM s) SELECT k FROM d) SELECT r.v FROM r JOIN c USING (k)",
-    "cte_in_subquery": "SELECT x.k FROM (WITH c AS (SELECT k FROM r) SELECT k FROM c UNION ALL SELECT k FROM c) x",
-    # The name of a CTE hides the table, but not inside its own text.
-    "cte_hides_table": "WITH r AS (SELECT k, 5 AS v FROM r WHERE k = 1) SELECT r.k, r.v, s.w FROM r JOIN s USING (k)",
-    # A CTE that nobody uses: its tables are in the text all the same.
-    "unused_cte": "WITH unused AS (SELECT w FROM s) SELECT k FROM r",
-    "cte_case": "WITH MyCte AS (SELECT k FROM r) SELECT MYCTE.K FROM mycte",
-    "lateral_alias": "SELECT k + 1 AS k1, k1 * 2 AS k2, k2 - k1 AS k3 FROM r",
-    # A column of the table goes before an alias of the same select list.
-    "alias_like_a_column": "SELECT k + 1 AS v, v + 1 AS w, w AS x FROM r",
-    "swapped_names": "SELECT k AS v, v AS k FROM r",
-    "alias_in_struct": "SELECT named_struct('p', k) AS z, z.p + 1 AS q FROM r",
-    "constants_only": "SELECT 1 AS one, 'x' AS x FROM r",
-    "constant_join": "SELECT 'x' AS x FROM r JOIN s",
-    "odd_names": "SELECT `a b`, o.`x.y` AS `x y`, `ünï` AS `naïve = {name}`, `select` + 1 AS `from` FROM odd AS o",
-    "unnamed_outputs": "SELECT k + 1, upper(s), s.s || '!' FROM s",
-    # `o`.`x.y` and `o.x`.`y` are two columns.
-    "dotted_alias": "SELECT o.`x.y` AS one, `o.x`.y AS two FROM odd AS o JOIN dots AS `o.x` ON `o.x`.y >= o.`x.y`",
-    "alias_like_ours": "SELECT union1.k, i1.w FROM (SELECT k FROM r UNION ALL SELECT k FROM t) AS union1 JOIN s AS i1 ON i1.k = union1.k",
-    "same_alias_inside_and_out": "SELECT a.k, b.k AS k2 FROM (SELECT a.k FROM r a WHERE a.v > 1) a JOIN (SELECT a.k FROM s a) b ON a.k = b.k",
-    "hint": "SELECT /*+ BROADCAST(s) */ r.k, s.w FROM r JOIN s ON r.k = s.k",
-    "select_all": "SELECT ALL k FROM r WHERE TRUE",
-    "comments": "SELECT k -- the key; 'quoted\n, v /* the /* nested? */ */ FROM r -- the end",
-    "having_no_rows": "SELECT k FROM r WHERE FALSE",
-    # The inner condition comes first: '1.5' must never reach the cast.
-    "guarded_cast": "SELECT CAST(x.s AS INT) AS c FROM (SELECT s FROM n WHERE s NOT LIKE '%.%') x WHERE CAST(x.s AS INT) > 0",
-    # The names of the struct's fields are part of the value.
-    "struct_of_derived": "SELECT to_json(struct(x.z, x.k)) AS j FROM (SELECT k + 1 AS z, k FROM r) x",
-    # The inner condition guards the outer expression.
-    "guarded_division": "SELECT x.q, s.w FROM (SELECT k, 10 / (k - 1) AS q FROM r WHERE k <> 1) x JOIN s ON s.k = x.k AND x.q > 0",
-    "guarded_join": "SELECT x.v, s.w FROM (SELECT k, v FROM r WHERE k <> 1) x JOIN s ON 2 / (x.k - 1) = s.k",
-    "union": "SELECT k, v FROM r UNION ALL SELECT k, v FROM t UNION ALL SELECT v, k FROM t",
-    "union_below_join": "SELECT u.k, s.w FROM (SELECT k FROM r UNION ALL SELECT v FROM t) u JOIN s ON u.k = s.k",
-    "union_of_joins": "SELECT r.k, s.w FROM r JOIN s USING (k) UNION ALL SELECT a.k, b.w FROM t a JOIN t b ON a.v = b.v",
-    "union_joined_with_itself": "WITH u AS (SELECT k, v FROM r UNION ALL SELECT k, v FROM t) SELECT a.k, b.v FROM u a JOIN u b ON a.k = b.k",
-    "union_int_bigint": "SELECT i AS c FROM n UNION ALL SELECT g FROM n",
-    "union_int_decimal": "SELECT i AS c FROM n UNION ALL SELECT m FROM n",
-    "union_date_timestamp": "SELECT d AS c FROM n UNION ALL SELECT ts FROM n",
-    "union_int_float": "SELECT i AS c, s FROM n UNION ALL SELECT f, s FROM n",
-    "union_null": "SELECT NULL AS c FROM n UNION ALL SELECT i FROM n",
-    "union_decimals": "SELECT m * m AS c FROM n UNION ALL SELECT CAST(i AS DECIMAL(20, 0)) FROM n UNION ALL SELECT 1.5 FROM n",
-    # Types are settled pair by pair: '1.5' meets a double here, never an int.
-    "union_nested_right": "SELECT i AS c FROM n UNION ALL (SELECT s FROM n UNION ALL SELECT CAST(f AS DOUBLE) FROM n)",
-    "union_nested_left": "(SELECT s AS c FROM n UNION ALL SELECT CAST(f AS DOUBLE) FROM n) UNION ALL SELECT i FROM n",
-    "union_types_below_join": "SELECT u.c, a.i FROM (SELECT i AS c FROM n UNION ALL SELECT m FROM n) u JOIN n a ON u.c >= a.i",
-    "coerced_condition": "SELECT a.i, b.g FROM n a JOIN n b ON a.i < b.g AND a.m < b.g",
-    "coerced_using": "SELECT * FROM (SELECT i AS k FROM n) a JOIN (SELECT g AS k, m FROM n) b USING (k)",
-    "from_first": "FROM r SELECT k, v",
-    "table_alias_columns": "SELECT z.c1 FROM odd AS z(c1, c2, c3, c4) WHERE z.c2 = 2",
-    "struct_named_like_alias": "SELECT st.a AS one FROM r",
-    "nested_parentheses": "((SELECT k FROM r) UNION ALL (SELECT k FROM s))",
-    "shadowed_struct": "SELECT st.k AS a, x.st.a AS b FROM s AS st JOIN r AS x ON st.k = x.k",
-}  # fmt: skip
 
-CHANGES = {
-    "r": [
-        f"INSERT INTO {{r}} VALUES {R_MORE}",
-        "UPDATE {r} SET v = v + 1 WHERE k = 1",
-        "DELETE FROM {r} WHERE k = 2",
-    ],
-    "s": ["INSERT INTO {s} VALUES (1, 11, 'more', TIMESTAMP'2024-05-05 05:05:05'), (3, 30, NULL, NULL)"],
-    "t": ["UPDATE {t} SET k = 1 WHERE v = 7", "INSERT INTO {t} VALUES (5, 3, 30), (2, 1, 10)"],
-    "n": ["INSERT INTO {n} VALUES (3, 3, 3.00BD, DATE'2024-03-03', TIMESTAMP'2024-03-03 00:00:00', 2.5F, '2.5')"],
-    "dots": ["INSERT INTO {dots} VALUES (3)"],
-    "odd": ["DELETE FROM {odd} WHERE `a b` = 7", "INSERT INTO {odd} VALUES (2, 9, 'ö', 4)"],
-}
+@dataclass
+class Drafts:
+    """Views that passed every check of CREATE at the world's beginning; the tables have changed since."""
+
+    world: World
+    drafts: dict[str, Any]
+    problems: dict[str, Exception]
 
 
 @pytest.fixture(scope="module")
-def changed(wide: World) -> Iterator[tuple[World, dict[str, HeadwaterError]]]:
-    """Every view created, then every table changed, one after the other: each branch and each side changes alone at
-    some csn. What could not be created fails its own test."""
-    problems: dict[str, HeadwaterError] = {}
+def drafts(wide: World, request: pytest.FixtureRequest) -> Drafts:
+    asked = {item.callspec.params["shape"] for item in request.session.items if "drafts" in item.fixturenames}
+    found = Drafts(wide, {}, {})
     for name, sql in (EXPRESSION_VIEWS | SHAPES).items():
-        try:
-            wide.create(f"v_{name}", sql)
-        except HeadwaterError as error:
-            problems[name] = error
+        if name in asked:
+            statement = parse_statement(f"CREATE MATERIALIZED VIEW v_{name} AS {sql}")
+            assert isinstance(statement, CreateView)
+            try:
+                found.drafts[name] = lifecycle.check(wide.lake._context, statement)
+            except HeadwaterError as error:
+                found.problems[name] = error
+    # One after the other: each side of a join and each branch of a union changes alone at some csn.
     for statements in CHANGES.values():
-        for statement in statements:
-            wide.run(statement)
+        for statement_text in statements:
+            wide.run(statement_text)
     wide.lake.capture()
-    yield wide, problems
+    return found
 
 
-@pytest.mark.parametrize("name", [*EXPRESSION_VIEWS, *SHAPES])
-def test_accepted(name: str, changed: tuple[World, dict[str, HeadwaterError]]) -> None:
-    world, problems = changed
-    if name in problems:
-        raise problems[name]
-    view = f"v_{name}"
+@pytest.mark.parametrize("shape", shapes())
+def test_accepted(shape: str, drafts: Drafts) -> None:
+    """The law at every csn, from the queries that propagation runs, without a view table to store them in."""
+    if shape in drafts.problems:
+        raise drafts.problems[shape]
+    world, draft, sql = drafts.world, drafts.drafts[shape], (EXPRESSION_VIEWS | SHAPES)[shape]
+    names = [name for name, _ in draft.columns]
+    newest = world.newest_csn()
+    catalog = world.lake._context.catalog
+    moments = CatalogMoments(catalog, draft.definition)
+    before = Frontier(tuple(leaf.time for leaf in draft.leaves))
+    step = advance(draft.definition.plan, before, tuple(Csn(newest) for _ in draft.leaves), moments)
+    start = world.expected(sql, draft.csn)
+    assert [(f.name, f.dataType.simpleString()) for f in start.schema.fields] == list(draft.columns)
+    assert_rows_equal(world.spark.sql(draft.definition.at(catalog, draft.csn)), start, label="recomputed")
+    bag = Counter(map(plain, start.collect()))
+    changes: dict[int, Counter[Any]] = {}
+    if step.queries:
+        for row in world.spark.sql(view_delta_sql(step.queries, names, moments)).collect():
+            *values, count, csn = row
+            changes.setdefault(csn, Counter())[plain(tuple(values))] += count
+    used = set(draft.definition.tables)
+    for csn in range(draft.csn + 1, newest + 1):
+        bag.update(changes.get(csn, {}))
+        here = {unit.table for unit in world.lake.units_of_work() if unit.csn == csn}
+        if used & here:
+            expected = Counter(map(plain, world.expected(sql, csn).collect()))
+            assert {row: n for row, n in bag.items() if n} == dict(expected), f"{shape} at csn {csn}"
+        else:
+            assert csn not in changes
+
+
+END_TO_END = ["nested", "odd_names", "union_types_below_join", "constants_only"]
+
+
+@pytest.mark.parametrize("shape", END_TO_END)
+def test_kept(shape: str, drafts: Drafts) -> None:
+    """The same through the public calls: created, changed, refreshed there and back, read at every csn."""
+    world, sql = drafts.world, (EXPRESSION_VIEWS | SHAPES)[shape]
+    view = f"kept_{shape}"
+    world.create(view, sql)
     world.check(view, label="as created")
-    report = world.refresh(view)
-    assert report.mode in ("incremental", "none")
-    assert report.csn == world.newest_csn()
-    for csn in range(1, report.csn, 3):
-        world.check(view, at=csn)
+    world.run("INSERT INTO {r} VALUES (1, 5, 'x', NULL, NULL, -0.0D, 1BD, array(3), NULL, NULL, true, 'o', NULL)")
+    world.run("DELETE FROM {odd} WHERE `select` = 4")
+    world.run("INSERT INTO {odd} VALUES (2, 9, 'ö', 4), (2, 9, 'ö', 4)")
+    world.run("UPDATE {n} SET i = i + 1, m = NULL WHERE s = '7'")
+    assert world.refresh(view).mode == "incremental"
+    world.run("DELETE FROM {r} WHERE s = 'x'")
+    world.run("UPDATE {n} SET i = i - 1, m = 3.5BD WHERE s = '7'")
+    assert world.refresh(view).mode == "incremental"
+    world.refresh(view, world.kept_from(view))
+    world.check_law(view)
+    world.lake.sql(f"DROP MATERIALIZED VIEW {view}")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 TAG = "headwater_unit_of_work"
 SIZE = "headwater_unit_size"
@@ -59,7 +60,11 @@ def order(
     histories: Mapping[str, Sequence[SeenCommit]], horizon: int, *, patience: int
 ) -> list[tuple[SeenCommit, ...]]:
     """The units of work to number now, in order. Times are microseconds."""
-    queues = {table: [c for c in commits if c.timestamp <= horizon] for table, commits in sorted(histories.items())}
+    # Up to the first commit beyond the horizon: one after it with an earlier stamp must not go before it.
+    queues = {
+        table: list(takewhile(lambda c: c.timestamp <= horizon, commits))
+        for table, commits in sorted(histories.items())
+    }
     members: dict[str, list[SeenCommit]] = {}
     for queue in queues.values():
         for commit in queue:
@@ -72,7 +77,7 @@ def order(
         if not heads:
             return ordered
         ready = [unit for unit in (_unit(head, members, apart, queues) for head in heads) if unit is not None]
-        ready = [unit for unit in ready if not _waits(unit, horizon, patience)]
+        ready = [unit for unit in ready if unit[0].tag in apart or not _waits(unit, horizon, patience)]
         if not ready:
             blocked = [
                 head for head in heads if head.tag is not None and _is_crossed(head, members, apart, horizon, patience)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from headwater.cli.output import console
+from headwater.cli.output import console, print_table, shown
 from headwater.cli.progress import ProgressLine
 from headwater.cli.session import errors_as_exit_codes
 from headwater.errors import UnknownName
@@ -25,15 +25,24 @@ def bench(
     """Run a benchmark."""
     with errors_as_exit_codes(as_json=False):
         module = _module()
-        names = list(module.BENCHES)
+        known: dict[str, str] = module.BENCHES
         if name is None:
-            for each in names:
-                console().print(Text(each))
+            print_table(["benchmark", "what it measures"], [[each, what] for each, what in known.items()])
             return
-        if name not in names:
-            raise UnknownName(f"There is no benchmark {name!r}.", remedy=f"Choose among {', '.join(names)}.")
+        if name not in known:
+            raise UnknownName(f"There is no benchmark {name!r}.", remedy=f"Choose among {', '.join(known)}.")
         with ProgressLine(live=True) as line:
-            module.run(name, sf=sf, json_path=json_path, progress=line)
+            report: dict[str, Any] = module.run(name, sf=sf, json_path=json_path, progress=line)
+    print_table(
+        ["target", "wanted", "measured", "met"],
+        [
+            [shown(each["name"]), shown(each["target"]), shown(each["measured"]), "yes" if each["met"] else "NO"]
+            for each in report.get("targets", [])
+        ],
+        right=(1, 2),
+    )
+    if json_path is not None:
+        console().print(Text(f"The figures are in {json_path}"), soft_wrap=True)
 
 
 def _module() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -102,19 +103,22 @@ def _print_summary(report: DemoReport) -> None:
 
 def _print_next(report: DemoReport) -> None:
     lake = _near(Path(report.lake))
-    command = f"{shlex.quote(_near(Path(sys.argv[0])))} --lake {shlex.quote(lake)}"
+    program = Path(sys.argv[0])
+    name = shlex.quote(_near(program)) if program.name == "headwater" else "headwater"
+    command = f"{name} --lake {shlex.quote(lake)}"
     newest = max(check.csn for check in report.checks)
-    change = (
-        f"import headwater; headwater.connect('{lake}').spark.sql("
-        f"'UPDATE delta.`{report.lake}/tables/customer` SET c_acctbal = 0 WHERE c_custkey < 20')"
-    )
-    lines = [f"{command} status"]
-    lines += [f"{command} read attention --at {newest - 2} --limit 5"]
-    lines += [f"{command} refresh thin_margin --to {newest - 1}"]
-    lines += [f"{command} explain pending_shipments"]
-    lines += [f'{command} sql "SELECT why, count(*) FROM attention GROUP BY why"']
-    lines += [f'{shlex.quote(_near(Path(sys.executable)))} -c "{change}"'.replace("`", "\\`")]
-    lines += [f"{command} refresh thin_margin"]
+    update = f"UPDATE delta.`{report.lake}/tables/customer` SET c_mktsegment = 'BUILDING' WHERE c_custkey < 50"
+    change = f"import headwater; headwater.connect({json.dumps(lake)}).spark.sql({json.dumps(update)})"
+    lines = [
+        f"{command} status",
+        f"{command} read pending_shipments --at 1 --limit 5",
+        f"{command} refresh attention",
+        f'{command} sql "SELECT why, count(*) AS times FROM attention GROUP BY why"',
+        f"{command} explain thin_margin",
+        f"{shlex.quote(_near(Path(sys.executable)))} -c {shlex.quote(change)}",
+        f"{command} refresh pending_shipments",
+        f"{command} refresh pending_shipments --to {newest}",
+    ]
     if cache := os.environ.get("HEADWATER_CACHE"):
         lines.insert(0, f"export HEADWATER_CACHE={shlex.quote(cache)}")
     out = console()

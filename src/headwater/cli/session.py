@@ -137,8 +137,8 @@ def errors_as_exit_codes(*, as_json: bool) -> Iterator[None]:
     except KeyboardInterrupt as error:
         print("Interrupted. Nothing is half done: run it again to go on.", file=sys.stderr)
         raise typer.Exit(130) from error
-    except typer.Exit:
-        raise
+    except (typer.Exit, BrokenPipeError):
+        raise  # whoever read our output has seen enough; Typer ends quietly
     except Exception as error:
         if type(error).__module__.startswith(("typer", "click")):
             raise

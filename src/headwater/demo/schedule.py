@@ -41,11 +41,12 @@ def visits(number: int, rounds: int, csns: Sequence[int]) -> list[Visit]:
     """The visits after round ``number`` (from 0), whose units of work have these csns."""
     early, late = csns[len(csns) // 3], csns[2 * len(csns) // 3]
     first, last = number == 0, number == rounds - 1
-    found: list[Visit] = [ToCsn("pending_shipments", early)] if first else []
-    found += [ToNewest("pending_shipments")]
+    found: list[Visit] = []
+    if first:
+        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late)]
+    if not first and not last:
+        found += [ToNewest("pending_shipments"), ToTimestamp("attention", late)]
     if last:
-        found += [ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
-    found += [ToNewest("attention")] if last and not first else [ToTimestamp("attention", late)]
-    if last:
-        found += [ReadAt("attention", early), ToNewest("thin_margin")]
+        found += [ToNewest("pending_shipments"), ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
+        found += [ReadAt("pending_shipments", late), ToNewest("thin_margin")]
     return found
