@@ -62,13 +62,11 @@ def test_two_processes_and_a_crash(shared: World) -> None:
 def test_a_zombie(shared: World) -> None:
     since = shared.standing("steps")["high_water_mark"]
     shared.change(2)
-    with shared.driver(lease_ttl=1.5, hold_at=Watch(Point.PROPAGATE_INTENDED)) as zombie:
+    with shared.driver(lease_ttl=1.5, stop_at=Watch(Point.PROPAGATE_INTENDED)) as zombie:
         zombie.start("refresh", "steps")
-        zombie.held()
-        zombie.pause()
+        zombie.stopped()
         assert shared.keeper.call("refresh", "steps").csn == since + 2
         zombie.resume()
-        zombie.go()
         with pytest.raises(DriverFailed) as lost:
             zombie.result()
         assert lost.value.code == "LEASE_LOST"

@@ -122,15 +122,13 @@ def test_a_driver_suspended_for_good_does_not_hold_up_the_others(lake: World) ->
     mark = lake.keeper.call("propagate", "steps")
     lake.change(2)
     lake.newest()
-    with lake.driver(hold_at=Watch(Point.PROPAGATE_APPENDED)) as stopped:
+    with lake.driver(stop_at=Watch(Point.PROPAGATE_APPENDED)) as stopped:
         stopped.start("propagate", "steps")
-        stopped.held()
-        stopped.pause()
+        stopped.stopped()
         assert lake.keeper.call("refresh", "steps", mark - 1).csn == mark - 1
         assert lake.keeper.call("refresh", "steps", mark).csn == mark
         assert lake.keeper.call("failing", "read", "steps", mark + 1) == "BEYOND_HIGH_WATER_MARK"
         stopped.resume()
-        stopped.go()
         assert stopped.result() == mark + 2
     lake.check("steps", mark - 1)
 

@@ -22,7 +22,6 @@ TTL = 1.5
 def wake(zombie: Driver) -> DriverFailed:
     """Let it go on; what it ends with."""
     zombie.resume()
-    zombie.go()
     with pytest.raises(DriverFailed) as lost:
         zombie.result()
     return lost.value
@@ -45,10 +44,9 @@ def wake(zombie: Driver) -> DriverFailed:
 def test_a_zombie_changes_nothing(lake: World, view: str, point: Point) -> None:
     since = lake.standing(view)["high_water_mark"]
     lake.change(2)
-    with lake.driver(lease_ttl=TTL, hold_at=Watch(point)) as zombie:
+    with lake.driver(lease_ttl=TTL, stop_at=Watch(point)) as zombie:
         zombie.start("refresh", view)
-        zombie.held()
-        zombie.pause()
+        zombie.stopped()
         assert lake.keeper.call("refresh", view).csn == since + 2
         lake.change(1)
         assert lake.keeper.call("refresh", view).csn == since + 3
@@ -63,12 +61,11 @@ def test_a_zombie_changes_nothing_while_its_step_is_replayed(lake: World) -> Non
     since = lake.keeper.call("refresh", "steps").csn
     lake.change(2)
     with (
-        lake.driver(lease_ttl=TTL, hold_at=Watch(Point.APPLY_INTENDED)) as zombie,
+        lake.driver(lease_ttl=TTL, stop_at=Watch(Point.APPLY_INTENDED)) as zombie,
         lake.driver(hold_at=Watch(Point.APPLY_COMMITTED)) as heir,
     ):
         zombie.start("refresh", "steps")
-        zombie.held()
-        zombie.pause()
+        zombie.stopped()
         heir.start("refresh", "steps")
         heir.held()
         before = _commits(lake, "steps")
@@ -82,10 +79,9 @@ def test_a_zombie_changes_nothing_while_its_step_is_replayed(lake: World) -> Non
 def test_a_zombie_of_a_recomputation_changes_nothing(lake: World) -> None:
     lake.change(2)
     lake.keeper.call("resync", "regions")
-    with lake.driver(lease_ttl=TTL, hold_at=Watch(Point.APPLY_INTENDED)) as zombie:
+    with lake.driver(lease_ttl=TTL, stop_at=Watch(Point.APPLY_INTENDED)) as zombie:
         zombie.start("refresh", "places")
-        zombie.held()
-        zombie.pause()
+        zombie.stopped()
         assert lake.keeper.call("refresh", "places").mode == "full"
         lake.change(2)
         lake.keeper.call("refresh", "places")
@@ -98,11 +94,10 @@ def test_a_lease_taken_by_hand_is_lost(lake: World, kind: str) -> None:
     since = lake.standing("steps")["high_water_mark"]
     lake.change(2)
     held = {"propagate": Point.PROPAGATE_APPENDED, "apply": Point.APPLY_COMMITTED}[kind]
-    with lake.driver(lease_ttl=TTL, hold_at=Watch(held)) as zombie:
+    with lake.driver(lease_ttl=TTL, stop_at=Watch(held)) as zombie:
         zombie.start("refresh", "steps")
-        zombie.held()
+        zombie.stopped()
         before = lake.standing("steps")
-        zombie.pause()
         resource = f"{kind}:{lake.keeper.call('view_id', 'steps')}"
         token = lake.keeper.call("take_lease", resource)
         lost = wake(zombie)
@@ -120,12 +115,11 @@ def test_an_execution_time_is_that_of_the_commit_that_was_made(lake: World) -> N
     since = lake.keeper.call("refresh", "rolling").csn
     lake.change(2)
     with (
-        lake.driver(lease_ttl=TTL, hold_at=Watch("as of csn")) as zombie,
+        lake.driver(lease_ttl=TTL, stop_at=Watch("as of csn")) as zombie,
         lake.driver(hold_at=Watch("as of csn")) as heir,
     ):
         zombie.start("propagate", "rolling", lake.newest())
-        zombie.held()
-        zombie.pause()
+        zombie.stopped()
         lake.change(2)
         heir.start("propagate", "rolling", lake.newest())
         heir.held()

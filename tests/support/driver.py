@@ -52,6 +52,9 @@ class Setup:
     lease_ttl: float | None = None
     die_at: Watch | None = None
     hold_at: Watch | None = None
+    stop_at: Watch | None = None
+    """Stop there (SIGSTOP to itself), heartbeats and all; but not inside a write transaction of the catalog, where it
+    would lock out everybody."""
     die_after_write: int | None = None
     """Die when the n-th write transaction of the catalog has been committed."""
 
@@ -72,7 +75,8 @@ class DriverDied(Exception):
 
 @dataclass
 class Driver:
-    """The near end. ``start`` and ``result``, or ``call`` for both; ``held`` and ``go`` around a ``hold_at``."""
+    """The near end. ``start`` and ``result``, or ``call`` for both; ``held`` and ``go`` around a ``hold_at``,
+    ``stopped`` and ``resume`` around a ``stop_at``."""
 
     process: Any
     pipe: Connection
@@ -121,9 +125,15 @@ class Driver:
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + PATIENCE
-        while _state(self.pid) not in "TtZX" and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.stopped()
+
+    def stopped(self, timeout: float = PATIENCE) -> None:
+        """Wait until it is stopped, by ``pause`` or at its ``stop_at``."""
+        deadline = time.monotonic() + timeout
+        while (state := _state(self.pid)) not in "Tt":
+            if state in "ZX" or time.monotonic() > deadline:
+                raise AssertionError(f"the driver is not stopped but in state {state}; it passed {self.trace}")
+            self._receive(0.01)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -234,9 +244,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     )
     if setup.lease_ttl is not None:
         lake._context.lease_ttl = setup.lease_ttl
+    far.watch_writes(lake._context.catalog._database)
     lake._context.catalog = _Leasing(lake._context.catalog, far)  # type: ignore[assignment]
-    if setup.die_after_write is not None:
-        _die_after_write(lake._context.catalog._database, setup.die_after_write)
     while (order := far.next_order()) is not None:
         _, name, arguments, options = order
         try:
@@ -261,6 +270,8 @@ class _FarEnd:
         self._setup = setup
         self._pipe = pipe
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._written = 0
         self._seen: dict[Watch, int] = {}
 
     def next_order(self) -> tuple[Any, ...] | None:
@@ -277,12 +288,28 @@ class _FarEnd:
     def at_progress(self, message: str) -> None:
         self._act(lambda watch: isinstance(watch.where, str) and watch.where in message)
 
+    def watch_writes(self, database: Any) -> None:
+        plain = database.write
+
+        @contextmanager
+        def write() -> Iterator[Any]:
+            with self._writing, plain() as connection:
+                yield connection
+            self._written += 1
+            if self._written == self._setup.die_after_write:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        database.write = write
+
     def _act(self, matches: Callable[[Watch], bool]) -> None:
         if self._is_now(self._setup.die_at, matches):
             os.kill(os.getpid(), signal.SIGKILL)
         if self._is_now(self._setup.hold_at, matches):
             self._pipe.send(("held",))
             assert self._pipe.recv() == ("go",)
+        if self._is_now(self._setup.stop_at, matches):
+            with self._writing:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     def _is_now(self, watch: Watch | None, matches: Callable[[Watch], bool]) -> bool:
         if watch is None or not matches(watch):
@@ -303,19 +330,3 @@ class _Leasing:
     def lease(self, resource: str, **how: Any) -> Any:
         self._far.at_progress(f"lease {resource}")
         return self._catalog.lease(resource, **how)
-
-
-def _die_after_write(database: Any, nth: int) -> None:
-    plain = database.write
-    count = 0
-
-    @contextmanager
-    def write() -> Iterator[Any]:
-        nonlocal count
-        with plain() as connection:
-            yield connection
-        count += 1
-        if count == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    database.write = write

@@ -43,7 +43,7 @@ class World:
         return f"delta.`{self.tables / name}`"
 
     def change(self, kinds: int = 2) -> None:
-        """One commit each; any two in a row change both orders and customers.
+        """One commit each (none of them is without effect); any two in a row change both orders and customers.
 
         Over many calls: duplicates, NULL keys, changed keys, cancelling changes, rows that come back.
         """
@@ -56,7 +56,9 @@ class World:
                 rows = f"({number}, {number % 4}, 10), ({number}, {number % 4}, 10), ({number}, NULL, 7)"
                 return f"INSERT INTO {orders} VALUES {rows}"
             case 2:
-                return f"UPDATE {customers} SET name = 'n{number % 5}', region = {number % 3} WHERE id = {number % 4}"
+                return (
+                    f"UPDATE {customers} SET name = 'n{number % 5}', region = {number % 3} WHERE id = {1 + number % 3}"
+                )
             case 3:
                 changed = f"SELECT {number - 2} AS id, {1 + number % 3} AS customer"
                 return (
@@ -67,7 +69,7 @@ class World:
             case 4:
                 return f"INSERT INTO {customers} VALUES ({number % 4}, 'm', NULL), ({1 + number % 3}, 'm', 1)"
             case 5:
-                return f"DELETE FROM {orders} WHERE id % 5 = {number % 5} AND id > 5"
+                return f"DELETE FROM {orders} WHERE id = {number - 4}"
             case _:
                 return f"DELETE FROM {customers} WHERE name = 'm'"
 

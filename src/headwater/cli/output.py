@@ -112,12 +112,15 @@ def print_rows(found: Rows) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), *, title: str | None = None
 ) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    out = console()
+    if title is not None:
+        out.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table(header_style="bold")
     for index, name in enumerate(columns):
         table.add_column(Text(name), justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    console().print(table)
+    out.print(table)
 
 
 def duration(seconds: float) -> str:

@@ -92,6 +92,7 @@ class SparkEngine:
         self._session = session
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
+        self._own: SparkSession | None = None
         # Delta takes a SQL statement's commit tag from session settings, so two tagged statements must not overlap.
         self._tagging = threading.RLock()
 
@@ -154,10 +155,30 @@ class SparkEngine:
 
     def merge(self, text: str, tag: CommitTag, doing: str) -> int:
         """Run a MERGE in one tagged commit; rows affected (0 too when Delta had seen the tag)."""
-        settings = {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}
-        with translated(doing), self._setting(settings):
-            rows = self.spark.sql(text).collect()  # one row of metrics, or none
+        with translated(doing), self._tagging:
+            session = self._own_session()
+            session.conf.set(_APPLICATION, tag.application)
+            session.conf.set(_NUMBER, str(tag.number))
+            session.conf.set(_METADATA, tag.metadata())
+            rows = session.sql(text).collect()  # one row of metrics, or none
         return int(rows[0]["num_affected_rows"]) if rows else 0
+
+    def _own_session(self) -> SparkSession:
+        """A session beside the user's, with its settings, for statements whose tag Delta takes from session settings.
+
+        In the user's own session the tag would be on whatever other threads write meanwhile, and Delta would pass over
+        all of it but the first commit to each table.
+        """
+        if self._own is None:
+            if hasattr(self.spark, "cloneSession"):  # Connect
+                self._own = self.spark.cloneSession()
+            else:
+                own = self.spark.newSession()
+                for key, value in self.spark.conf.getAll.items():
+                    if own.conf.get(key, None) != value and own.conf.isModifiable(key):
+                        own.conf.set(key, value)
+                self._own = own
+        return self._own
 
     def meaning(self) -> dict[str, str]:
         """The settings of this session that decide what expressions mean."""
