@@ -7,11 +7,12 @@ FUZZ ?= tests/theory
 export HEADWATER_CACHE := $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak fuzz bench lint check format clean distclean
+.PHONY: help setup demo test test-all soak fuzz bench lint check format clean distclean
 
 help:
 	@echo "make demo    a small lake, three views, refreshes to several moments, each checked"
 	@echo "make test    the tests"
+	@echo "make test-all  the tests, and those that need many minutes of Spark"
 	@echo "make check   style, types, imports"
 	@echo "make soak    long random runs on Spark       make fuzz    new random examples for the theory"
 	@echo "make bench   BENCH=$(BENCH)              make clean   what builds and tests left behind"
@@ -36,6 +37,9 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-all: setup
+	@$(BIN)/python -m pytest -m 'not soak' $(ARGS)
 
 soak: setup
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS)

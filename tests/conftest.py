@@ -30,6 +30,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 TEST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
+HEAVY = ("crash", "drivers", "spark", "test_cluster.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs minutes of Spark is marked by where it lies."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in HEAVY:
+            item.add_marker(pytest.mark.heavy)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from headwater.engine.session import local_session
