@@ -30,14 +30,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 TEST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-HEAVY = ("crash", "drivers", "spark", "test_cluster.py")
+HEAVY = ("crash/", "drivers/", "spark/", "test_cluster.py", "cli/test_demo.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs minutes of Spark is marked by where it lies."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] in HEAVY:
+        if item.path.relative_to(here).as_posix().startswith(HEAVY):
             item.add_marker(pytest.mark.heavy)
 
 

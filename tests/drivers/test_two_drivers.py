@@ -143,3 +143,23 @@ def test_writers_in_the_same_session_are_left_alone(lake: World) -> None:
     assert (lost, tagged) == (0, [])
     lake.keeper.call("refresh", "steps")
     lake.check("steps")
+
+
+def test_a_view_that_is_finished_while_another_create_looks_for_orphans_is_none(lake: World) -> None:
+    create = "CREATE MATERIALIZED VIEW {} AS SELECT c.name, r.place FROM customers c, regions r WHERE c.region = r.id"
+    with (
+        lake.driver(hold_at=Watch(Point.CREATE_STORED)) as maker,
+        lake.driver(hold_at=Watch("lease name:first")) as other,
+    ):
+        maker.start("statement", create.format("first"))
+        maker.held()
+        other.start("statement", create.format("second"))
+        other.held()  # it has read that the making of `first` is under way
+        maker.go()
+        assert maker.result() == [("first", True)]
+        other.go()
+        assert other.result() == [("second", True)]
+    assert lake.keeper.call("directories") == lake.keeper.call("expected_directories")
+    lake.check("first")
+    for name in ("first", "second"):
+        lake.keeper.call("statement", f"DROP MATERIALIZED VIEW {name}")

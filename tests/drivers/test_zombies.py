@@ -32,12 +32,12 @@ def wake(zombie: Driver) -> DriverFailed:
     [
         ("steps", Point.CAPTURE_LOOKED),
         ("steps", Point.PROPAGATE_INTENDED),
-        ("steps", Point.PROPAGATE_APPENDED),
+        pytest.param("steps", Point.PROPAGATE_APPENDED, marks=pytest.mark.soak),
         ("steps", Point.APPLY_INTENDED),
-        ("steps", Point.APPLY_COMMITTED),
-        ("rolling", Point.ROLLING_INTENDED),
+        pytest.param("steps", Point.APPLY_COMMITTED, marks=pytest.mark.soak),
+        pytest.param("rolling", Point.ROLLING_INTENDED, marks=pytest.mark.soak),
         ("rolling", Point.ROLLING_APPENDED),
-        ("rolling", Point.ROLLING_RECORDED),
+        pytest.param("rolling", Point.ROLLING_RECORDED, marks=pytest.mark.soak),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

@@ -23,7 +23,7 @@ from headwater.catalog import schema
 from headwater.catalog.database import Database
 from headwater.catalog.fencing import FencedTables, Lease, describe_holder, lease_row, require_held
 from headwater.catalog.processes import Process
-from headwater.errors import HeadwaterError, InvalidInput, LeaseHeld
+from headwater.errors import HeadwaterError, InternalError, InvalidInput, LeaseHeld
 
 _POLL_SECONDS = 0.05
 _table = schema.driver_leases
@@ -49,6 +49,10 @@ class Leases(FencedTables):
         heartbeat.start()
         try:
             yield taken
+        except InternalError:
+            # Who lost the lease finds things other than it left them, which is no fault of ours: say what it is.
+            self.check_lease(taken)
+            raise
         finally:
             stop.set()
             heartbeat.join()

@@ -43,10 +43,10 @@ def visits(number: int, rounds: int, csns: Sequence[int]) -> list[Visit]:
     first, last = number == 0, number == rounds - 1
     found: list[Visit] = []
     if first:
-        found += [ToCsn("pending_shipments", early), ToTimestamp("attention", late)]
+        found += [ToCsn("shipments", early), ToTimestamp("attention", late)]
     if not first and not last:
-        found += [ToNewest("pending_shipments"), ToTimestamp("attention", late)]
+        found += [ToNewest("shipments"), ToTimestamp("attention", late)]
     if last:
-        found += [ToNewest("pending_shipments"), ToCsn("pending_shipments", early), ToNewest("pending_shipments")]
-        found += [ReadAt("pending_shipments", late), ToNewest("thin_margin")]
+        found += [ToNewest("shipments"), ToCsn("shipments", early), ToNewest("shipments")]
+        found += [ReadAt("shipments", late), ToNewest("thin_margin")]
     return found

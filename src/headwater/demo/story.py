@@ -113,7 +113,7 @@ def _carry_out(lake: Lake, visit: Visit, place: Path, narrator: Narrator) -> Che
         case ToTimestamp(csn=csn):
             at = next(unit.committed_at for unit in lake.units_of_work() if unit.csn == csn)
             report = lake.refresh(view, to=at.isoformat())
-            action, moment = "refresh", at.strftime("%H:%M:%S.%f")[:-3] + " UTC"
+            action, moment = "refresh", at.strftime("at %H:%M:%S.%f")[:-3]
             answer = lake.read(view)
     narrator.busy(f"{view}: recomputing at csn {report.csn} to compare")
     recomputed = recompute(lake, definition, report.csn, place)

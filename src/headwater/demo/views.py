@@ -15,7 +15,7 @@ class DemoView:
 VIEWS = (
     # Three tables and a filter.
     DemoView(
-        "pending_shipments",
+        "shipments",
         ("customer", "orders", "lineitem"),
         """
 SELECT c_custkey, c_name, o_orderkey, o_orderdate, l_linenumber, l_shipdate,
