@@ -146,7 +146,7 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
     try:
         return context.engine.columns(context.engine.user_query(wrapped))
     except (SqlAnalysisError, SqlSyntaxError) as error:
-        if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+        if any(sign in str(error) for sign in ("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")):
             # Say it as lowering does: with the names that are tracked, and where.
             views = frozenset(view.name.lower() for view in context.catalog.views())
             names = {name: table.columns for name, table in pinned.items()}
@@ -172,7 +172,7 @@ def _refuse_by_code(context: Context, positioned: str, pinned: Mapping[str, Pinn
     except UnsupportedSql as refusal:
         if refusal.code in _REFUSED_BY_SPARK_TOO:
             raise
-    except SqlProblem:
+    except (SqlProblem, ValueError, LookupError):  # lowering expects a text that Spark has accepted
         pass
 
 

@@ -41,7 +41,7 @@ def test_create_refresh_and_read(shared: World) -> None:
 
 
 def test_two_processes_and_a_crash(shared: World) -> None:
-    since = shared.standing("steps")["high_water_mark"]
+    since = shared.keeper.call("refresh", "steps").csn
     shared.change(2)
     with shared.driver(die_at=Watch(Point.PROPAGATE_APPENDED)) as victim:
         assert victim.dies("refresh", "steps")[-1] == "PROPAGATE_APPENDED"
@@ -60,7 +60,7 @@ def test_two_processes_and_a_crash(shared: World) -> None:
 
 
 def test_a_zombie(shared: World) -> None:
-    since = shared.standing("steps")["high_water_mark"]
+    since = shared.keeper.call("refresh", "steps").csn
     shared.change(2)
     with shared.driver(lease_ttl=1.5, stop_at=Watch(Point.PROPAGATE_INTENDED)) as zombie:
         zombie.start("refresh", "steps")

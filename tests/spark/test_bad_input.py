@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -226,20 +227,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(disk: Path) -> Path:
     filler = disk / "filler"
-    with filler.open("wb") as output:
-        try:
-            while True:
-                output.write(b"\0" * 65536)
-                output.flush()
-        except OSError:
-            pass
-    with filler.open("ab") as output:
-        try:
-            while True:
-                output.write(b"\0")
-                output.flush()
-        except OSError:
-            pass
+    with filler.open("wb", buffering=0) as output:
+        for size in (65536, 1024, 1):
+            with suppress(OSError):
+                while True:
+                    output.write(b"\0" * size)
     return filler
 
 
