@@ -25,9 +25,14 @@ settings.register_profile(
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# A short-lived JVM spends most of its time compiling: the first compiler alone makes an append take a third of
-# the CPU time. Never for the product or for benchmarks.
-TEST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# On tables of a few rows Spark spends a third of its time generating and compiling code for them. Never for the
+# product or for benchmarks; tests of the command line, the demo and the cluster run as users do.
+SMALL_DATA = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+}
 
 
 HEAVY = ("crash/", "drivers/", "spark/", "test_cluster.py", "cli/test_demo.py")
@@ -49,9 +54,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "headwater-tests",
         master="local[2]",
         memory="3g",
-        extra={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": TEST_JVM,
+        extra=SMALL_DATA
+        | {
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )

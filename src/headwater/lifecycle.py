@@ -229,7 +229,9 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )
-        written = context.engine.append(context.engine.query(text), location, tag, f"computing {statement.name}")
+        with context.engine.under(draft.definition.settings):
+            frame = context.engine.compute(text)
+            written = context.engine.append(frame, location, tag, f"computing {statement.name}")
         if written is None:
             raise InternalError(f"The first commit of {statement.name} is not in its table.")
         context.reached(DurablePoint.CREATE_STORED)

@@ -104,7 +104,7 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
         names = [name for name, _ in view.columns]
         text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
         try:
-            rows = context.engine.merge(text, _tag(view, step, to), f"applying {interval} to {view.name}")
+            written = context.engine.merge(text, _tag(view, step, to), f"applying {interval} to {view.name}")
         except QueryFailed as error:
             if "hw_positive" in str(error.__cause__).lower() or "check constraint" in str(error.__cause__).lower():
                 raise InternalError(
@@ -112,7 +112,7 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
                     remedy="Please report this; the view's table is unchanged.",
                 ) from error
             raise
-        version = _committed_version(context, view, step)
+        rows, version = (written.rows, written.version) if written else (0, _committed_version(context, view, step))
         mode, reason = "incremental", "NO_NET_CHANGE" if version == view.version else "CHANGES_APPLIED"
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.finish_apply(
@@ -188,7 +188,7 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     text = counted_sql(definition.at(context.catalog, csn), [name for name, _ in view.columns])
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
-        frame = context.engine.query(text)
+        frame = context.engine.compute(text)
         written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)

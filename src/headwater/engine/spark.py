@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.engine.failures import translated, user_sql
 from headwater.sql.dialect import to_text
@@ -22,10 +23,13 @@ from headwater.sql.relations import current_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_Key = TypeVar("_Key")
+
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _NUMBER = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_RECENT = 5  # newest commits among which one just made is looked for
+_LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_RECENT = 5  # newest commits among which one made before is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,15 @@ class CommitTag:
     def is_on(self, commit: StoredCommit) -> bool:
         """Whether a commit is of the same step (and query of it), whoever made it."""
         return all(commit.facts.get(key) == self.facts.get(key) for key in ("step", "ordinal"))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The commit that carries a tag: its version, its rows written or affected, and what it says of itself."""
+
+    version: int
+    rows: int
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +105,7 @@ class SparkEngine:
         self._session = session
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
-        self._own: SparkSession | None = None
-        # Delta takes a SQL statement's commit tag from session settings, so two tagged statements must not overlap.
-        self._tagging = threading.RLock()
+        self._own = threading.local()
 
     @property
     def spark(self) -> SparkSession:
@@ -104,7 +115,25 @@ class SparkEngine:
             return self._started
 
     def query(self, text: str) -> DataFrame:
+        """A query in the user's session: its catalog, and frames that are handed out."""
         return self.spark.sql(text)
+
+    def compute(self, text: str) -> DataFrame:
+        """A query in this thread's own session, whose answer is to be written."""
+        return self._work.sql(text)
+
+    @contextmanager
+    def staged(self, texts: Mapping[_Key, str]) -> Iterator[Mapping[_Key, str]]:
+        """Run small queries now and keep their answers for a while under names that ``compute`` understands."""
+        names: dict[_Key, str] = {}
+        try:
+            for key, text in texts.items():
+                names[key] = f"__hw_staged_{uuid.uuid4().hex}"
+                self.compute(text).localCheckpoint().createOrReplaceTempView(names[key])
+            yield names
+        finally:
+            for name in names.values():
+                self._work.catalog.dropTempView(name)
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""
@@ -127,7 +156,7 @@ class SparkEngine:
         A comma and CROSS JOIN say the same; Spark remembers which was written.
         """
         key = "spark.sql.debug.maxToStringFields"
-        with self._setting({key: "100000"}):
+        with _setting(self.spark, {key: "100000"}):
             explained = self.spark.sql(f"EXPLAIN EXTENDED {text}").collect()[0][0]  # one row of text
         plan = explained.split("== Optimized Logical Plan ==")[1].split("== Physical Plan ==")[0]
         plan = plan.replace("Join Cross", "Join Inner")
@@ -142,43 +171,57 @@ class SparkEngine:
 
     def append(
         self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, mode: str = "append"
-    ) -> StoredCommit | None:
-        """Write a frame to a Delta table in one tagged commit; the commit that carries the tag.
+    ) -> Written | None:
+        """Write a frame of ``compute`` to a Delta table in one tagged commit.
 
-        It is an earlier one where Delta had seen the tag, and None where Delta had passed it, as for a driver that woke
-        up late: nothing was written then. The frame was not even run, so an Observation of it would wait for ever.
+        The commit is an earlier one where Delta had seen the tag, and None where Delta had passed it, as for a driver
+        that woke up late: nothing was written then, and the frame was not even run.
         """
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import count, lit
+
+        written = Observation()
         with translated(doing):
+            self._work.conf.unset(_LAST_COMMIT)
+            frame = frame.observe(written, count(lit(1)).alias("rows"))
             writer = frame.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
             writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
-            return next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
+            version = self._work.conf.get(_LAST_COMMIT, None)
+            if version is not None:
+                return Written(int(version), int(written.get["rows"]), tag.facts)
+            earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
+            return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
-    def merge(self, text: str, tag: CommitTag, doing: str) -> int:
-        """Run a MERGE in one tagged commit; rows affected (0 too when Delta had seen the tag)."""
-        with translated(doing), self._tagging:
-            session = self._own_session()
-            session.conf.set(_APPLICATION, tag.application)
-            session.conf.set(_NUMBER, str(tag.number))
-            session.conf.set(_METADATA, tag.metadata())
-            rows = session.sql(text).collect()  # one row of metrics, or none
-        return int(rows[0]["num_affected_rows"]) if rows else 0
+    def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
+        """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""
+        with translated(doing):
+            session = self._work
+            session.conf.unset(_LAST_COMMIT)
+            settings = {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}
+            with _setting(session, settings):
+                rows = session.sql(text).collect()  # one row of metrics, or none
+            version = session.conf.get(_LAST_COMMIT, None)
+            return None if version is None else Written(int(version), int(rows[0]["num_affected_rows"]), tag.facts)
 
-    def _own_session(self) -> SparkSession:
-        """A session beside the user's, with its settings, for statements whose tag Delta takes from session settings.
+    @property
+    def _work(self) -> SparkSession:
+        """This thread's session beside the user's, with its settings: here Headwater computes and writes.
 
-        In the user's own session the tag would be on whatever other threads write meanwhile, and Delta would pass over
-        all of it but the first commit to each table.
+        Delta takes a SQL statement's commit tag from session settings and leaves the version of a commit there. In the
+        user's own session the tag would be on whatever other threads write meanwhile, and Delta would pass over all of
+        it but the first commit to each table.
         """
-        if self._own is None:
+        own: SparkSession | None = getattr(self._own, "session", None)
+        if own is None:
             if hasattr(self.spark, "cloneSession"):  # Connect
-                self._own = self.spark.cloneSession()
+                own = self.spark.cloneSession()
             else:
                 own = self.spark.newSession()
                 for key, value in self.spark.conf.getAll.items():
                     if own.conf.get(key, None) != value and own.conf.isModifiable(key):
                         own.conf.set(key, value)
-                self._own = own
-        return self._own
+            self._own.session = own
+        return own
 
     def meaning(self) -> dict[str, str]:
         """The settings of this session that decide what expressions mean."""
@@ -187,28 +230,10 @@ class SparkEngine:
 
     @contextmanager
     def under(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Run with the settings that a view was created under; costs nothing when the session has them."""
-        different = {key: value for key, value in settings.items() if self.spark.conf.get(key, None) != value}
-        if not different:
+        """Compute with the settings that a view was created under; costs little when the session has them."""
+        different = {key: value for key, value in settings.items() if self._work.conf.get(key, None) != value}
+        with _setting(self._work, different):
             yield
-        else:
-            with self._setting(different):
-                yield
-
-    @contextmanager
-    def _setting(self, settings: Mapping[str, str]) -> Iterator[None]:
-        with self._tagging:
-            before: dict[str, str | None] = {key: self.spark.conf.get(key, None) for key in settings}
-            try:
-                for key, value in settings.items():
-                    self.spark.conf.set(key, value)
-                yield
-            finally:
-                for key, old in before.items():
-                    if old is None:
-                        self.spark.conf.unset(key)
-                    else:
-                        self.spark.conf.set(key, old)
 
     def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
         """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""
@@ -223,3 +248,18 @@ class SparkEngine:
 
     def newest_version(self, location: str) -> int:
         return self.history(location, 1)[0].version
+
+
+@contextmanager
+def _setting(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before: dict[str, str | None] = {key: session.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, old)

@@ -8,11 +8,12 @@ seen the tag.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwater.algebra.plan import LeafId, scans
-from headwater.algebra.query import BaseDelta, Query
+from headwater.algebra.query import BaseDelta, Patched, Query
 from headwater.algebra.time import Csn, Interval
 from headwater.capture.driver import problem_of
 from headwater.catalog.fencing import Lease
@@ -21,11 +22,12 @@ from headwater.context import Context, propagate_lease
 from headwater.definition import CatalogMoments, Definition
 from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
-from headwater.engine.spark import CommitTag, StoredCommit
+from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, next_targets
 from headwater.sql.dialect import to_text
+from headwater.sql.relations import Staged, changes_of
 from headwater.sql.render import view_delta_sql
 from headwater.sql.storage import table_at
 
@@ -128,18 +130,44 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
 
 def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
-) -> StoredCommit | None:
+) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
     moments = CatalogMoments(context.catalog, definition)
     names = [name for name, _ in view.columns]
     with context.engine.under(definition.settings), _naming_the_table(context, definition, queries, moments):
         _require_schema(context, definition, queries, moments)
-        text = view_delta_sql(queries, names, moments, broadcast=small_leaves(definition, queries, moments))
-        frame = context.engine.query(text)
-        answered = context.engine.columns(frame)[: len(names)]
-        if answered != view.columns:
-            raise InternalError(f"View {view.name} has columns {view.columns}, its delta {answered}.")
-        return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+        with _staged(context, definition, queries, moments) as staged:
+            small = small_leaves(definition, queries, moments)
+            text = view_delta_sql(queries, names, moments, broadcast=small, staged=staged)
+            frame = context.engine.compute(text)
+            answered = context.engine.columns(frame)[: len(names)]
+            if answered != view.columns:
+                raise InternalError(f"View {view.name} has columns {view.columns}, its delta {answered}.")
+            return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+
+
+@contextmanager
+def _staged(
+    context: Context, definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments
+) -> Iterator[Staged]:
+    """Changes that the queries read more than once, read once: a change feed is the dearest relation of all to plan."""
+    uses = Counter(
+        (scan.table, term.interval)
+        for query in queries
+        for scan in scans(definition.plan)
+        if isinstance(term := query.terms[scan.leaf], BaseDelta | Patched)
+    )
+    repeated = [key for key, count in uses.items() if count > 1 and few(moments.known_rows(*key))]
+    texts = {
+        key: to_text(changes_of(*key, definition.used_columns(key[0]), moments))  # key: table and interval
+        for key in repeated
+    }
+    with context.engine.staged(texts) as names:
+        yield names
+
+
+def few(rows: int | None) -> bool:
+    return rows is not None and rows <= BROADCAST_ROWS
 
 
 def small_leaves(definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments) -> frozenset[LeafId]:
@@ -152,7 +180,7 @@ def small_leaves(definition: Definition, queries: tuple[Query, ...], moments: Ca
                 rows = moments.known_rows(scan.table, term.interval)
                 before = known.get(scan.leaf, 0)
                 known[scan.leaf] = None if rows is None or before is None else max(rows, before)
-    return frozenset(leaf for leaf, rows in known.items() if rows is not None and rows <= BROADCAST_ROWS)
+    return frozenset(leaf for leaf, rows in known.items() if few(rows))
 
 
 def _require_schema(

@@ -166,23 +166,19 @@ def _execute(
     query: Query,
 ) -> tuple[Csn, int]:
     """Run one query at the present, once: (execution time, rows appended)."""
-    number = step.step_id * _ORDINALS + ordinal
-    found = _already_committed(context, view, number)
+    execution_time = capture(context).csn
+    context.progress(f"{view.name}: {query} as of csn {execution_time}")
+    tag = CommitTag(
+        f"headwater:{view.view_id}:propagate",
+        step.step_id * _ORDINALS + ordinal,
+        {"step": step.step_id, "ordinal": ordinal, "execution_time": execution_time},
+    )
+    written = append_answers(context, view, definition, (_pinned(query, execution_time),), tag)
     rows = 0
-    if found is not None:
-        execution_time = found
-    else:
-        execution_time = capture(context).csn
-        context.progress(f"{view.name}: {query} as of csn {execution_time}")
-        tag = CommitTag(
-            f"headwater:{view.view_id}:propagate",
-            number,
-            {"step": step.step_id, "ordinal": ordinal, "execution_time": execution_time, "number": number},
-        )
-        written = append_answers(context, view, definition, (_pinned(query, execution_time),), tag)
-        if written is not None:
-            # A driver that lost its lease may have been first, as of another csn: what counts is what was written.
-            rows, execution_time = written.rows, Csn(int(written.facts["execution_time"]))
+    if written is not None:
+        # It may have been written before a crash, or by a driver that lost its lease, as of another csn: what counts
+        # is what was written.
+        rows, execution_time = written.rows, Csn(int(written.facts["execution_time"]))
     context.reached(DurablePoint.ROLLING_APPENDED)
     context.catalog.record_execution(lease, step.step_id, ordinal, str(query), execution_time)
     context.reached(DurablePoint.ROLLING_RECORDED)
@@ -192,11 +188,3 @@ def _execute(
 def _pinned(query: Query, execution_time: Csn) -> Query:
     terms = tuple(Snapshot(execution_time) if isinstance(term, Present) else term for term in query.terms)
     return replace(query, terms=terms)
-
-
-def _already_committed(context: Context, view: ViewRecord, number: int) -> Csn | None:
-    """The execution time of a query whose commit is there though the catalog does not know of it."""
-    for commit in context.engine.history(view.delta_location, 5):
-        if commit.facts.get("number") == number:
-            return Csn(int(commit.facts["execution_time"]))
-    return None

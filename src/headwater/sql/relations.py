@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sqlglot import exp
 
@@ -61,7 +61,11 @@ def change_feed(location: str, first: int, last: int) -> exp.Table:
     return exp.Table(this=exp.Anonymous(this="table_changes_by_path", expressions=arguments))
 
 
-def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments) -> exp.Query:
+Staged: TypeAlias = Mapping[tuple[str, Interval], str]
+"""Temporary views that hold the changes of a table in an interval, as ``changes_of`` gives them."""
+
+
+def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments, staged: Staged) -> exp.Query:
     """The relation for a leaf; ``term`` None stands for a leaf that takes no part."""
     match term:
         case None:
@@ -69,11 +73,10 @@ def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments) -> exp.Q
         case Snapshot(at=at):
             return _snapshot(scan, moments, at)
         case BaseDelta(interval=interval):
-            return _changes(scan, moments, interval)
+            return _changes(scan, moments, interval, staged)
         case Patched(interval=interval):
-            return exp.union(
-                _snapshot(scan, moments, interval.start), _changes(scan, moments, interval), distinct=False, copy=False
-            )
+            before = _snapshot(scan, moments, interval.start)
+            return exp.union(before, _changes(scan, moments, interval, staged), distinct=False, copy=False)
         case Present():
             raise ValueError("a table read live must be pinned to its execution time before SQL is built")
 
@@ -99,8 +102,19 @@ def _snapshot(scan: Scan, moments: TableMoments, at: Csn) -> exp.Select:
     return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
 
 
-def _changes(scan: Scan, moments: TableMoments, interval: Interval) -> exp.Select:
-    versions = moments.changes(scan.table, interval).versions
+def _changes(scan: Scan, moments: TableMoments, interval: Interval, staged: Staged) -> exp.Select:
+    source: exp.Expr
+    if (scan.table, interval) in staged:
+        source = exp.Table(this=quoted(staged[scan.table, interval]))
+    else:
+        changes = changes_of(scan.table, interval, scan.columns, moments)
+        source = exp.Subquery(this=changes, alias=exp.TableAlias(this=quoted("__hw_feed")))
+    return exp.select(*_columns(scan), *_bookkeeping(scan, column(COUNT), column(CSN)), copy=False).from_(source)
+
+
+def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Select:
+    """Columns of the changed rows of a table in an interval, each with its sign as count and its csn."""
+    versions = moments.changes(table, interval).versions
     first, last = versions[0][0], versions[-1][0]
     numbers = dict(versions)
     # Versions are consecutive, so position in an array finds the csn; unnumbered ones hold no changes.
@@ -121,8 +135,12 @@ def _changes(scan: Scan, moments: TableMoments, interval: Interval) -> exp.Selec
         expressions=[exp.Literal.string("insert"), exp.Literal.string("update_postimage")],
     )
     sign = exp.Case(ifs=[exp.If(this=inserted, true=exp.Literal.number(1))], default=exp.Literal.number(-1))
-    feed = change_feed(moments.location(scan.table), first, last)
-    return exp.select(*_columns(scan), *_bookkeeping(scan, sign, csn), copy=False).from_(feed)
+    return exp.select(
+        *(column(name) for name in columns),
+        exp.alias_(_bigint(sign), COUNT, quoted=True),
+        exp.alias_(_bigint(csn), CSN, quoted=True),
+        copy=False,
+    ).from_(change_feed(moments.location(table), first, last))
 
 
 def _absent(scan: Scan, types: Mapping[str, str]) -> exp.Select:

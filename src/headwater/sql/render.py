@@ -18,7 +18,7 @@ from sqlglot import exp
 from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
 from headwater.algebra.query import BaseDelta, CsnRule, Query, Term
 from headwater.sql.dialect import column, quoted, to_text
-from headwater.sql.relations import COUNT, CSN, TableMoments, leaf_relation
+from headwater.sql.relations import COUNT, CSN, Staged, TableMoments, leaf_relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,21 @@ def view_delta_sql(
     moments: TableMoments,
     *,
     broadcast: frozenset[LeafId] = frozenset(),
+    staged: Staged | None = None,
     pretty: bool = False,
 ) -> str:
     """One statement that computes all the queries: the view's columns, count and csn."""
-    parts = [_Renderer(query, moments, broadcast).result(names) for query in queries]
+    parts = [_Renderer(query, moments, broadcast, staged or {}).result(names) for query in queries]
     whole = reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
     return to_text(whole, pretty=pretty)
 
 
 class _Renderer:
-    def __init__(self, query: Query, moments: TableMoments, broadcast: frozenset[LeafId]) -> None:
+    def __init__(self, query: Query, moments: TableMoments, broadcast: frozenset[LeafId], staged: Staged) -> None:
         self.query = query
         self.moments = moments
         self.broadcast = broadcast
+        self.staged = staged
         self.number = 0
 
     def result(self, names: Sequence[str]) -> exp.Query:
@@ -107,7 +109,7 @@ class _Renderer:
             term = self._term(plan.leaf, present)
             count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
             small = isinstance(term, BaseDelta) and plan.leaf in self.broadcast
-            return _Rendered(leaf_relation(plan, term, self.moments), plan, alias, count, csn, small)
+            return _Rendered(leaf_relation(plan, term, self.moments, self.staged), plan, alias, count, csn, small)
         count_name, csn_name = f"{alias}.{COUNT}", f"{alias}.{CSN}"
         relation = self._nested(plan, present, plan.attributes, count_name, csn_name)
         return _Rendered(relation, plan, alias, column(count_name), column(csn_name), False)
