@@ -20,12 +20,14 @@ from headwater.values import RefreshReport
 MARKER = "headwater-demo"
 MOST_ROUNDS = 20
 
-# Where the data is tiny, most of the time goes to Java compiling code that runs a few times, and to tasks on a
-# handful of rows. These settings spare that, for incremental maintenance and recomputation alike.
+# Where the data is tiny, most of the time goes to generating code that runs a few times, and to tasks on a handful of
+# rows. These settings spare that, for incremental maintenance and recomputation alike.
 _SMALL = 0.02
 _SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 
 
