@@ -282,6 +282,7 @@ class Lake:
 
     def close(self) -> None:
         """Close the catalog; the Spark session stays, it may be the caller's."""
+        self._context.engine.close()
         self._context.catalog.close()
 
     def __enter__(self) -> Self:

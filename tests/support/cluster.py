@@ -28,8 +28,10 @@ from tests.support.runner import run_in_process
 
 HOST = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL_JVM = "-XX:+UseSerialGC"
 SMALL_SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",

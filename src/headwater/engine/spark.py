@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ class SparkEngine:
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
         self._own = threading.local()
+        self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
     @property
     def spark(self) -> SparkSession:
@@ -126,14 +128,19 @@ class SparkEngine:
     def staged(self, texts: Mapping[_Key, str]) -> Iterator[Mapping[_Key, str]]:
         """Run small queries now and keep their answers for a while under names that ``compute`` understands."""
         names: dict[_Key, str] = {}
+        frames: list[DataFrame] = []
         try:
             for key, text in texts.items():
                 names[key] = f"__hw_staged_{uuid.uuid4().hex}"
-                self.compute(text).localCheckpoint().createOrReplaceTempView(names[key])
+                frames.append(self.compute(text).persist())
+                frames[-1].count()  # now, so that Spark knows how small it is
+                frames[-1].createOrReplaceTempView(names[key])
             yield names
         finally:
             for name in names.values():
                 self._work.catalog.dropTempView(name)
+            for frame in frames:
+                frame.unpersist()
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""
@@ -162,6 +169,11 @@ class SparkEngine:
         plan = plan.replace("Join Cross", "Join Inner")
         seen: dict[str, str] = {}
         return re.sub(r"#\d+", lambda found: seen.setdefault(found[0], f"#{len(seen)}"), plan)
+
+    def close(self) -> None:
+        """Let go of the engine's own sessions on a Connect server; the user's stays."""
+        while self._endings:
+            self._endings.pop()()
 
     # ------------------------------------------------------------------ commits
 
@@ -215,6 +227,9 @@ class SparkEngine:
         if own is None:
             if hasattr(self.spark, "cloneSession"):  # Connect
                 own = self.spark.cloneSession()
+                setattr(own, "release_session_on_close", True)  # noqa: B010 (a clone lacks what stop() looks at)
+                # Left to the end of the interpreter, closing its channel would wait for threads that are gone.
+                self._endings.append(weakref.finalize(self, own.stop))
             else:
                 own = self.spark.newSession()
                 for key, value in self.spark.conf.getAll.items():
