@@ -42,18 +42,14 @@ def end_to_end(spark: Any, folder: Path) -> None:
             spark.sql(statement)
         assert lake.capture() == 5
 
-        _refreshed(lake, "triples", 2)
-        lake.set_width("triples", "p", rows=2)
         assert lake.propagate("triples", to=4) >= 4
+        _refreshed(lake, "triples", 2)
         check(lake, "triples", read_all=True)  # at moments before and after the one at which it stands
-        _refreshed(lake, "triples", 4)
-        _refreshed(lake, "triples", 1)
         _refreshed(lake, "triples", None)
+        _refreshed(lake, "triples", 1)
 
-        _refreshed(lake, "pairs", 3)
         spark.sql(f"INSERT INTO {customers} VALUES (2, 'd')")
         _refreshed(lake, "pairs", None)
-        check(lake, "pairs", read_all=True)
         lake.sql("DROP MATERIALIZED VIEW pairs")
 
 

@@ -189,31 +189,36 @@ class SparkEngine:
         The commit is an earlier one where Delta had seen the tag, and None where Delta had passed it, as for a driver
         that woke up late: nothing was written then, and the frame was not even run.
         """
+        with translated(doing):
+            return _even_if_overtaken(lambda: self._append(frame, location, tag, mode))
+
+    def _append(self, frame: DataFrame, location: str, tag: CommitTag, mode: str) -> Written | None:
         from pyspark.sql import Observation
         from pyspark.sql.functions import count, lit
 
         written = Observation()
-        with translated(doing):
-            self._work.conf.unset(_LAST_COMMIT)
-            frame = frame.observe(written, count(lit(1)).alias("rows"))
-            writer = frame.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
-            writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
-            version = self._work.conf.get(_LAST_COMMIT, None)
-            if version is not None:
-                return Written(int(version), int(written.get["rows"]), tag.facts)
-            earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
-            return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
+        self._work.conf.unset(_LAST_COMMIT)
+        observed = frame.observe(written, count(lit(1)).alias("rows"))
+        writer = observed.write.format("delta").mode(mode).option("userMetadata", tag.metadata())
+        writer.option("txnAppId", tag.application).option("txnVersion", tag.number).save(location)
+        version = self._work.conf.get(_LAST_COMMIT, None)
+        if version is not None:
+            return Written(int(version), int(written.get["rows"]), tag.facts)
+        earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
+        return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
     def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
         """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""
         with translated(doing):
-            session = self._work
-            session.conf.unset(_LAST_COMMIT)
-            settings = {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}
-            with _setting(session, settings):
-                rows = session.sql(text).collect()  # one row of metrics, or none
-            version = session.conf.get(_LAST_COMMIT, None)
-            return None if version is None else Written(int(version), int(rows[0]["num_affected_rows"]), tag.facts)
+            return _even_if_overtaken(lambda: self._merge(text, tag))
+
+    def _merge(self, text: str, tag: CommitTag) -> Written | None:
+        session = self._work
+        session.conf.unset(_LAST_COMMIT)
+        with _setting(session, {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}):
+            rows = session.sql(text).collect()  # one row of metrics, or none
+        version = session.conf.get(_LAST_COMMIT, None)
+        return None if version is None else Written(int(version), int(rows[0]["num_affected_rows"]), tag.facts)
 
     @property
     def _work(self) -> SparkSession:
@@ -278,3 +283,17 @@ def _setting(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
                 session.conf.unset(key)
             else:
                 session.conf.set(key, old)
+
+
+def _even_if_overtaken(write: Callable[[], Written | None]) -> Written | None:
+    """Run a tagged write, and again if a write of the same application was committed while it ran.
+
+    That is the statement of a driver that died: on a Connect server or a cluster it may outlive its driver. The second
+    time, Delta sees the tag of the first and passes over this one.
+    """
+    try:
+        return write()
+    except Exception as error:
+        if "DELTA_CONCURRENT_TRANSACTION" not in str(error):
+            raise
+        return write()
