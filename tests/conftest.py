@@ -35,7 +35,16 @@ SMALL_DATA = {
 }
 
 
-HEAVY = ("crash/", "drivers/", "spark/", "test_cluster.py", "cli/test_demo.py")
+# By `make test-all`: each of these needs minutes of Spark.
+HEAVY = (
+    "crash/",
+    "drivers/",
+    "spark/test_bad_input.py",
+    "spark/test_capture.py",
+    "spark/test_moments.py",
+    "spark/test_sql_front_end.py",
+    "test_cluster.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -119,7 +119,14 @@ class History:
         assert world.view_csn("v") >= newest
 
 
-@pytest.mark.parametrize(("seed", "leaves"), [(1001, 2), (1002, 3), (1003, 2), (1004, 4)])
+@pytest.mark.parametrize(
+    ("seed", "leaves"),
+    [
+        (1002, 3),
+        (1003, 2),
+        *(pytest.param(seed, leaves, marks=pytest.mark.heavy) for seed, leaves in [(1001, 2), (1004, 4)]),
+    ],
+)
 def test_short_history(seed: int, leaves: int, make_world: Callable[..., World]) -> None:
     History(seed, make_world, leaves=leaves, commits=5).run()
 
