@@ -37,7 +37,6 @@ SMALL_DATA = {
 
 # By `make test-all`: each of these needs minutes of Spark.
 HEAVY = (
-    "crash/",
     "drivers/",
     "spark/test_bad_input.py",
     "spark/test_capture.py",

@@ -44,7 +44,6 @@ WRITES: dict[str, Write] = {
     "insert_view": lambda c, lease, s: c.insert_view(
         lease, FRESH, LEAVES, query_lists=ENTRIES, step_id=s.create, outcome={}
     ),
-    "delete_view": lambda c, lease, s: c.delete_view(lease, VIEW.view_id, step_id=s.drop),
     "begin_drop": lambda c, lease, s: c.begin_drop(lease, VIEW.view_id, {"locations": ["a", "b"]}),
     "replace_query_lists": lambda c, lease, s: c.replace_query_lists(lease, VIEW.view_id, ENTRIES[:1]),
     "set_view_problem": lambda c, lease, s: c.set_view_problem(lease, VIEW.view_id, {"code": "X"}),

@@ -175,7 +175,7 @@ def test_a_table_is_removed_only_when_no_view_reads_it(catalog: Catalog) -> None
         populate(catalog, lease)
         with pytest.raises(InvalidInput, match="'orders' is read by totals"):
             catalog.remove_base_table(lease, "orders")
-        catalog.delete_view(lease, VIEW.view_id)
+        catalog.begin_drop(lease, VIEW.view_id, {})
         catalog.remove_base_table(lease, "orders")
         with pytest.raises(UnknownName):
             catalog.base_table("orders")
@@ -186,7 +186,7 @@ def test_a_table_is_removed_only_when_no_view_reads_it(catalog: Catalog) -> None
 def test_a_name_tracked_again_is_a_new_table_and_no_csn_is_given_twice(catalog: Catalog) -> None:
     with catalog.lease("capture") as lease:
         populate(catalog, lease)
-        catalog.delete_view(lease, VIEW.view_id)
+        catalog.begin_drop(lease, VIEW.view_id, {})
         catalog.remove_base_table(lease, "orders")
         assert catalog.newest_csn() == 4
         assert catalog.add_base_table(lease, replace(ORDERS, since_version=0)).since_csn == 4

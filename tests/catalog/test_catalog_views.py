@@ -65,7 +65,7 @@ def test_what_is_set_on_a_view(catalog: Catalog) -> None:
             lambda: catalog.set_view_problem(lease, "nobody", None),
             lambda: catalog.set_width(lease, VIEW.view_id, LeafId(2), None, None),
             lambda: catalog.replace_query_lists(lease, "nobody", []),
-            lambda: catalog.delete_view(lease, "nobody"),
+            lambda: catalog.begin_drop(lease, "nobody", {}),
             lambda: catalog.begin_step(lease, "nobody", "apply", {}),
         ):
             with pytest.raises(UnknownName):
@@ -81,9 +81,9 @@ def test_a_view_read_by_another_stays(catalog: Catalog) -> None:
         upper = replace(VIEW, name="upper", view_id="upper")
         catalog.insert_view(lease, upper, [replace(LEAVES[0], table="totals")])
         with pytest.raises(InvalidInput, match="'totals' is read by upper"):
-            catalog.delete_view(lease, VIEW.view_id)
-        catalog.delete_view(lease, "upper")
-        catalog.delete_view(lease, VIEW.view_id)
+            catalog.begin_drop(lease, VIEW.view_id, {})
+        catalog.begin_drop(lease, "upper", {})
+        catalog.begin_drop(lease, VIEW.view_id, {})
     assert catalog.views() == []
 
 
@@ -105,18 +105,15 @@ def test_the_life_of_a_view_in_steps(catalog: Catalog) -> None:
 
         left_open = catalog.begin_step(lease, "fresh", "propagate", {})
         catalog.record_execution(lease, left_open.step_id, 0, "o@now", Csn(4))
-        drop = catalog.begin_step(lease, "fresh", "drop", {})
-        assert [step.step_id for step in catalog.open_steps("fresh")] == [left_open.step_id, drop.step_id]
-        assert catalog.open_steps("fresh", "drop") == [drop]
-        catalog.delete_view(lease, "fresh")
+        assert [step.step_id for step in catalog.open_steps("fresh")] == [left_open.step_id]
+        drop = catalog.begin_drop(lease, "fresh", {"locations": ["a"]})
+        assert (drop.driver, drop.state, drop.intent) == ("drop", "intended", {"locations": ["a"]})
         assert catalog.open_steps() == [drop]  # what is left to do: its files
         catalog.finish_step(lease, drop.step_id, {"files": 3})
         assert catalog.open_steps() == []
         assert catalog.executions(left_open.step_id) == []
-        again = catalog.begin_step(lease, VIEW.view_id, "drop", {})
+        again = catalog.begin_drop(lease, VIEW.view_id, {})
         assert again.step_id > drop.step_id
-        catalog.delete_view(lease, VIEW.view_id, step_id=again.step_id)
-        assert catalog.open_steps() == []
 
 
 def test_propagation_moves_the_leaves(catalog: Catalog) -> None:
@@ -171,7 +168,7 @@ def test_apply_moves_the_view_and_tells_the_story(catalog: Catalog) -> None:
         assert (catalog.view("totals").csn, catalog.view("totals").kept_from) == (3, 3)
         newest, first = catalog.refreshes("totals")
         assert (newest, first) == (replace(nothing, refresh_id=newest.refresh_id), replace(REFRESH, refresh_id=1))
-        catalog.delete_view(lease, VIEW.view_id)
+        catalog.begin_drop(lease, VIEW.view_id, {})
     assert catalog.refreshes(limit=1) == [newest]
     assert catalog.refreshes("other") == []
 

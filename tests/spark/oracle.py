@@ -160,20 +160,21 @@ class World:
             del self._versions[key]
 
     @contextmanager
-    def tables_at(self, csn: int, columns: Mapping[str, Sequence[str]] | None = None) -> Iterator[None]:
-        """Temp views named like the tables, each at the version that the csn means."""
-        for name in self.tables:
+    def tables_at(self, sql: str, csn: int, columns: Mapping[str, Sequence[str]] | None = None) -> Iterator[None]:
+        """Temp views named like the tables that a text names, each at the version that the csn means."""
+        named = [name for name in self.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+        for name in named:
             frame = self.table_at(name, csn)
             chosen = (columns or {}).get(name)
             (frame.select(*chosen) if chosen else frame).createOrReplaceTempView(name)
         try:
             yield
         finally:
-            for name in self.tables:
+            for name in named:
                 self.spark.catalog.dropTempView(name)
 
     def expected(self, sql: str, csn: int, columns: Mapping[str, Sequence[str]] | None = None) -> DataFrame:
-        with self.tables_at(csn, columns):
+        with self.tables_at(sql, csn, columns):
             return self.spark.sql(sql)
 
     def check(self, view: str, *, at: int | None = None, label: str = "", columns: Any = None) -> None:

@@ -162,8 +162,8 @@ def test_the_place_of_a_refused_construct_is_where_it_stands(small: World) -> No
         "  OPTIONS (width = '5 csn')\n"
         "AS\n"
         "-- a comment\n"
-        "SELECT r.k,\n"
-        "       upper('x') AS u,\n"
+        "SELECT upper('x') AS u,\n"
+        "       1 AS one,\n"
         "       sum(r.v) AS total\n"
         "FROM r"
     )

@@ -12,8 +12,9 @@ from headwater.algebra.plan import LeafId
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.propagate.frontier import Frontier, advance
+from headwater.sql.dialect import to_text
 from headwater.sql.lower import lower
-from headwater.sql.relations import Changes
+from headwater.sql.relations import Changes, changes_of
 from headwater.sql.render import view_delta_sql
 
 TABLES = {"r": ("k", "v"), "s": ("k", "w"), "t": ("k", "u")}
@@ -166,3 +167,16 @@ def test_small_changes_are_broadcast_and_others_are_not() -> None:
     hinted = view_delta_sql(step.queries, ["v", "w"], Moments(), broadcast=frozenset({LeafId(0)}))
     assert "BROADCAST" not in plain
     assert hinted.count("BROADCAST") == 1
+
+
+def test_a_feed_is_not_read_across_a_version_that_may_have_changed_the_columns() -> None:
+    class Gap(Moments):
+        def changes(self, table: str, interval: Interval) -> Changes:
+            return Changes([(11, Csn(1)), (12, Csn(2)), (14, Csn(5))])
+
+    text = to_text(changes_of("r", Interval(Csn(0), Csn(5)), ["k"], Gap()))
+    assert "TABLE_CHANGES_BY_PATH('/lake/r', 11, 12)" in text
+    assert "TABLE_CHANGES_BY_PATH('/lake/r', 14, 14)" in text
+    assert text.count("TABLE_CHANGES_BY_PATH") == 2
+    assert "ARRAY(1, 2)" in text.upper()
+    assert "ARRAY(5)" in text.upper()

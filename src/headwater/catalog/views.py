@@ -78,21 +78,10 @@ class Views(FencedTables):
             names.require_view(connection, view_id)
             write_query_lists(connection, view_id, entries)
 
-    def delete_view(
-        self, lease: Held, view_id: str, *, step_id: int | None = None, outcome: JsonObject | None = None
-    ) -> None:
-        """The view with all that hangs on it but its refreshes; refused while another view reads it.
-
-        With ``step_id``, the step that drops it is closed; other steps that drop it stay open, all others go.
-        """
-        with self._under(lease) as connection:
-            _delete_view(connection, view_id)
-            if step_id is not None:
-                close_step(connection, self._database.clock(), step_id, ("drop",), outcome)
-
     def begin_drop(self, lease: Held, view_id: str, intent: JsonObject) -> StepRecord:
-        """Forget the view as ``delete_view`` does and, in the same transaction, record what of it is to be removed.
+        """Forget the view and, in the same transaction, record what of it is to be removed.
 
+        All that hangs on it goes but its refreshes and open steps that drop it; refused while another view reads it.
         One transaction, since an open step that drops a view says that its tables may be removed by anybody.
         """
         with self._under(lease) as connection:

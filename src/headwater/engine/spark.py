@@ -30,6 +30,7 @@ _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _NUMBER = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_FEED_COLUMNS = "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable"
 _RECENT = 5  # newest commits among which one made before is looked for
 
 
@@ -240,6 +241,8 @@ class SparkEngine:
                 for key, value in self.spark.conf.getAll.items():
                     if own.conf.get(key, None) != value and own.conf.isModifiable(key):
                         own.conf.set(key, value)
+            # A feed is read with the columns that the table had at its end, not those of today.
+            own.conf.set(_FEED_COLUMNS, "endVersion")
             self._own.session = own
         return own
 

@@ -95,7 +95,7 @@ def count_rows(context: Context, table: str, interval: Interval) -> None:
     unknown = [unit for unit in context.catalog.units(table, interval.start, interval.end) if unit.rows is None]
     if unknown:
         location = context.catalog.base_table(table).location
-        counted = context.source.changed_rows(table, location, unknown[0].version, unknown[-1].version)
+        counted = context.source.changed_rows(table, location, [unit.version for unit in unknown])
         for unit in unknown:
             context.catalog.set_rows(table, unit.version, counted.get(unit.version, 0))
 
@@ -243,7 +243,7 @@ def _naming_the_table(
 def _feed_fails(context: Context, moments: CatalogMoments, table: str, interval: Interval) -> bool:
     versions = moments.changes(table, interval).versions
     try:
-        context.source.changed_rows(table, moments.location(table), versions[0][0], versions[-1][0])
+        context.source.changed_rows(table, moments.location(table), [version for version, _ in versions])
     except HeadwaterError:
         return True
     return False

@@ -153,10 +153,10 @@ class DeltaSource:
                     remedy=f"Switch it on again and then: {remedy}.",
                 )
 
-    def changed_rows(self, table: str, location: str, first: int, last: int) -> dict[int, int]:
+    def changed_rows(self, table: str, location: str, versions: Sequence[int]) -> dict[int, int]:
         """Changed rows by version."""
-        with reading_table(table, last, f"counting the changes of {table}"):
-            rows = self.engine.query(changed_rows_sql(location, first, last)).collect()  # one row a commit
+        with reading_table(table, versions[-1], f"counting the changes of {table}"):
+            rows = self.engine.compute(changed_rows_sql(location, versions)).collect()  # one row a commit
         return {int(row[0]): int(row[1]) for row in rows}
 
     def require_change_feed(self, name: str, table: DeltaTable) -> None:

@@ -379,7 +379,9 @@ class _Lowering:
         if found is None:
             if len(parts) == 1 and self._is_bare_function(parts[0]):
                 raise refuse("NONDETERMINISTIC", f"{parts[0]}", node, self.text)
-            raise refuse("UNNAMED_COLUMN", to_text(node), node, self.text)
+            # Spark, which has accepted the text, knows it as a session variable or under a name that it made up.
+            variable = len(parts) == 1 and parts[0].isidentifier()
+            raise refuse("PARAMETER" if variable else "UNNAMED_COLUMN", to_text(node), node, self.text)
         value, fields = found
         if (fields and not isinstance(value, exp.Column)) or not isinstance(
             value, exp.Column | exp.Literal | exp.Paren

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol, TypeAlias
 
 from sqlglot import exp
@@ -112,15 +113,34 @@ def _changes(scan: Scan, moments: TableMoments, interval: Interval, staged: Stag
     return exp.select(*_columns(scan), *_bookkeeping(scan, column(COUNT), column(CSN)), copy=False).from_(source)
 
 
-def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Select:
-    """Columns of the changed rows of a table in an interval, each with its sign as count and its csn."""
-    versions = moments.changes(table, interval).versions
-    first, last = versions[0][0], versions[-1][0]
-    numbers = dict(versions)
-    # Versions are consecutive, so position in an array finds the csn; unnumbered ones hold no changes.
-    csns = [
-        exp.Literal.number(numbers[version]) if version in numbers else exp.null() for version in range(first, last + 1)
+def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Query:
+    """Columns of the changed rows of a table in an interval, each with its sign as count and its csn.
+
+    One feed for each run of consecutive versions: a version between two of them may have changed the columns, and
+    Delta reads no feed across that.
+    """
+    csns = dict(moments.changes(table, interval).versions)
+    feeds: list[exp.Query] = [
+        _feed_of(moments.location(table), [(version, csns[version]) for version in run], columns)
+        for run in consecutive(sorted(csns))
     ]
+    return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), feeds)
+
+
+def consecutive(versions: Sequence[int]) -> list[list[int]]:
+    """Rising versions in runs without a gap."""
+    runs: list[list[int]] = []
+    for version in versions:
+        if runs and runs[-1][-1] == version - 1:
+            runs[-1].append(version)
+        else:
+            runs.append([version])
+    return runs
+
+
+def _feed_of(location: str, run: Sequence[tuple[int, Csn]], columns: Sequence[str]) -> exp.Select:
+    first, last = run[0][0], run[-1][0]
+    # Versions are consecutive, so position in an array finds the csn.
     position = exp.cast(
         exp.Add(
             this=exp.Sub(this=column("_commit_version"), expression=exp.Literal.number(first)),
@@ -129,7 +149,8 @@ def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: 
         "INT",
         dialect=VerbatimSpark,
     )
-    csn = exp.Anonymous(this="element_at", expressions=[exp.Array(expressions=csns), position])
+    csns = exp.Array(expressions=[exp.Literal.number(csn) for _, csn in run])
+    csn = exp.Anonymous(this="element_at", expressions=[csns, position])
     inserted = exp.In(
         this=column("_change_type"),
         expressions=[exp.Literal.string("insert"), exp.Literal.string("update_postimage")],
@@ -140,7 +161,7 @@ def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: 
         exp.alias_(_bigint(sign), COUNT, quoted=True),
         exp.alias_(_bigint(csn), CSN, quoted=True),
         copy=False,
-    ).from_(change_feed(moments.location(table), first, last))
+    ).from_(change_feed(location, first, last))
 
 
 def _absent(scan: Scan, types: Mapping[str, str]) -> exp.Select:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from sqlglot import exp
 
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import column, quoted, to_text
-from headwater.sql.relations import COUNT, CSN, change_feed, current_table, snapshot_table
+from headwater.sql.relations import COUNT, CSN, change_feed, consecutive, current_table, snapshot_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +193,16 @@ def add_constraint_sql(location: str, name: str, condition: str) -> str:
     return f"ALTER TABLE {to_text(current_table(location))} ADD CONSTRAINT {to_text(quoted(name))} CHECK ({condition})"
 
 
-def changed_rows_sql(location: str, first: int, last: int) -> str:
-    """Rows that each commit changed, by version: bounded by the number of commits."""
+def changed_rows_sql(location: str, versions: Sequence[int]) -> str:
+    """Rows that each of some commits changed, by version: bounded by the number of commits."""
     version = column("_commit_version")
-    return to_text(
-        exp.select(version, exp.alias_(exp.Count(this=exp.Star()), "rows"))
-        .from_(change_feed(location, first, last))
+    counts: list[exp.Query] = [
+        exp.select(version.copy(), exp.alias_(exp.Count(this=exp.Star()), "rows"))
+        .from_(change_feed(location, run[0], run[-1]))
         .group_by(version.copy())
-    )
+        for run in consecutive(versions)
+    ]
+    return to_text(reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), counts))
 
 
 def _string(value: str) -> str:
