@@ -25,16 +25,6 @@ settings.register_profile(
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# On tables of a few rows Spark spends a third of its time generating and compiling code for them. Never for the
-# product or for benchmarks; tests of the command line, the demo and the cluster run as users do.
-SMALL_DATA = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-}
-
-
 # By `make test-all`: each of these needs minutes of Spark.
 HEAVY = (
     "drivers/",
@@ -56,14 +46,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from headwater.engine.session import local_session
+    from headwater.engine.session import TINY_DATA, local_session
 
     session = local_session(
         "headwater-tests",
         master="local[2]",
         memory="3g",
-        extra=SMALL_DATA
+        # Never for benchmarks.
+        extra=TINY_DATA
         | {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )

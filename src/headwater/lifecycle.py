@@ -153,9 +153,8 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
             for table in context.catalog.base_tables():
                 names.setdefault(table.name, tuple(column for column, _ in table.columns))
             lower(positioned, names, views=views, functions=None)
-        if "UNRESOLVED_COLUMN" not in str(
-            error
-        ):  # a name that nobody knows is Spark's to explain: it knows the likely ones
+        # A name that nobody knows is Spark's to explain: it tells the likely ones.
+        if "UNRESOLVED_COLUMN" not in str(error):
             _refuse_by_code(context, positioned, pinned)
         if error.line is not None and pinned:
             raise type(error)(

@@ -23,15 +23,13 @@ from urllib.request import urlopen
 import pyspark
 
 from headwater.engine.java import find_java
-from headwater.engine.session import delta_configuration
+from headwater.engine.session import TINY_DATA, delta_configuration
 from tests.support.runner import run_in_process
 
 HOST = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
 SMALL_JVM = "-XX:+UseSerialGC"
-SMALL_SETTINGS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+SMALL_SETTINGS = TINY_DATA | {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",

@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from headwater.durable import DurablePoint
+from headwater.engine.session import TINY_DATA
 
 PATIENCE = 180.0  # seconds: for a busy machine, not for a slow test
-# For tables of ten rows, generating and compiling code costs more than all the rest of a query.
-TINY = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+TINY = TINY_DATA | {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",

@@ -12,7 +12,7 @@ from headwater.demo.report import Check, DemoReport, Narrator
 from headwater.demo.schedule import ReadAt, ToCsn, ToNewest, ToTimestamp, Visit, visits
 from headwater.demo.tpch import generate, load
 from headwater.demo.views import VIEWS
-from headwater.engine.session import local_session
+from headwater.engine.session import TINY_DATA, local_session
 from headwater.errors import InvalidInput
 from headwater.lake import Lake, connect
 from headwater.values import RefreshReport
@@ -20,12 +20,9 @@ from headwater.values import RefreshReport
 MARKER = "headwater-demo"
 MOST_ROUNDS = 20
 
-# Where the data is tiny, most of the time goes to generating code that runs a few times, and to tasks on a handful of
-# rows. These settings spare that, for incremental maintenance and recomputation alike.
+# The same for incremental maintenance and recomputation, which are compared.
 _SMALL = 0.02
-_SHORT_LIVED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+_SHORT_LIVED = TINY_DATA | {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }

@@ -27,6 +27,9 @@ _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _GIB = 1024**3
 
+# For tables of a few rows, generating and compiling code costs more than all the rest of a query.
+TINY_DATA = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 def delta_configuration(*, jars: bool = True) -> dict[str, str]:
     """The Spark settings without which no Delta table can be written.
@@ -173,6 +176,7 @@ def _first_line(error: BaseException) -> str:
 
 
 __all__ = [
+    "TINY_DATA",
     "cores",
     "delta_configuration",
     "describe_machine",
