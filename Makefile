@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= fixed-cost
 FUZZ ?= tests/theory
+MINUTES ?= 10
 export HEADWATER_CACHE := $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
@@ -14,7 +15,7 @@ help:
 	@echo "make test    the tests"
 	@echo "make test-all  the tests, and those that need many minutes of Spark"
 	@echo "make check   style, types, imports"
-	@echo "make soak    long random runs on Spark       make fuzz    new random examples for the theory"
+	@echo "make soak    long random runs on Spark       make fuzz    new random examples and views: MINUTES=$(MINUTES) SEED=..."
 	@echo "make bench   BENCH=$(BENCH)              make clean   what builds and tests left behind"
 
 setup: .cache/ready
@@ -45,7 +46,8 @@ soak: setup
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS)
 
 fuzz: setup
-	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(FUZZ) $(ARGS)
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(FUZZ)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: setup
 	@mkdir -p bench/results

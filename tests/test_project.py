@@ -7,8 +7,8 @@ from pathlib import Path
 
 import headwater
 from headwater import errors
-from headwater.sql.constructs import BY_CODE, REFUSED
-from headwater.sql.limitations import markdown
+from headwater.sql.constructs import BY_CODE, KEPT, REFUSED
+from headwater.sql.page import markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,8 +61,16 @@ def test_reason_codes_are_unique_and_each_has_a_remedy():
     assert all(construct.remedy and construct.title for construct in REFUSED)
 
 
-def test_the_limitations_page_is_made_from_the_table_of_constructs():
-    assert (ROOT / "docs" / "limitations.md").read_text() == markdown()
+def test_every_construct_that_is_kept_has_its_tests_and_every_view_of_them_its_construct():
+    from tests.spark.constructs import VIEWS
+
+    named = [name for kept in KEPT for name in kept.tests]
+    assert len(named) == len(set(named))
+    assert set(named) == set(VIEWS)
+
+
+def test_the_page_on_sql_is_made_from_the_table_of_constructs():
+    assert (ROOT / "docs" / "sql.md").read_text() == markdown()
 
 
 def test_no_address_of_a_package_registry_and_no_lock_file():

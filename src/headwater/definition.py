@@ -1,74 +1,172 @@
 """A view's definition: the text, what it meant when it was created, and the plan that follows from both.
 
-The columns of the base tables are frozen at CREATE, so ``SELECT *`` and unqualified names keep their meaning when a
+The columns of the tables are frozen at CREATE, so ``SELECT *`` and unqualified names keep their meaning when a
 table gains columns; so are the session settings on which expressions depend, such as the time zone. The plan is not
 stored: lowering is a function of the text and the frozen columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headwater.algebra.plan import Plan, scans
+from sqlglot import exp
+
+from headwater.algebra.nodes import Aggregate, Match, Nodes, all_scans
+from headwater.algebra.plan import Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError
-from headwater.sql.lower import lower
-from headwater.sql.relations import Changes
-from headwater.sql.storage import PinnedTable, over_tables
+from headwater.sql.lower import Lowered, lower
+from headwater.sql.relations import Changes, Sources
+from headwater.sql.storage import delta_rows, over_relations, stored, table_at, view_at
+from headwater.sql.transitions import NodeRelations
 
 
 @dataclass(frozen=True, slots=True)
 class TableUse:
-    """A base table as a view sees it."""
+    """A base table, or another view, as a view sees it."""
 
     columns: tuple[tuple[str, str], ...]
     mentioned: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        return {"columns": [list(c) for c in self.columns], "mentioned": list(self.mentioned)}
+
+    @classmethod
+    def of_json(cls, use: Any) -> TableUse:
+        return cls(tuple((c, t) for c, t in use["columns"]), tuple(use["mentioned"]))
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
+    """``tables`` are base tables, ``views`` the views in FROM; ``nodes`` the non-linear parts below ``plan``.
+
+    ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``),
+    joins whose equality compares different kinds of values and so is no key (``keyless``).
+    """
+
     text: str
     tables: Mapping[str, TableUse]
+    views: Mapping[str, TableUse]
     plan: Plan
+    nodes: Nodes
     settings: Mapping[str, str]
+    judged: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        lowered: Lowered,
+        tables: Mapping[str, tuple[tuple[str, str], ...]],
+        views: Mapping[str, tuple[tuple[str, str], ...]],
+        settings: Mapping[str, str],
+    ) -> Definition:
+        """``tables`` and ``views`` give the columns of all that the text may name."""
+        used = lowered.mentioned
+        return cls(
+            text,
+            {name: TableUse(tables[name], used[name]) for name in used if name in tables},
+            {name: TableUse(views[name], used[name]) for name in used if name in views},
+            lowered.plan,
+            lowered.nodes,
+            settings,
+        )
 
     @classmethod
     def load(cls, view: ViewRecord) -> Definition:
-        tables = {
-            name: TableUse(tuple((c, t) for c, t in use["columns"]), tuple(use["mentioned"]))
-            for name, use in view.definition["tables"].items()
-        }
-        columns = {name: tuple(c for c, _ in use.columns) for name, use in tables.items()}
-        lowered = lower(view.sql, columns, views=frozenset(), functions=None)
-        return cls(view.sql, tables, lowered.plan, view.definition["settings"])
+        tables = {name: TableUse.of_json(use) for name, use in view.definition["tables"].items()}
+        views = {name: TableUse.of_json(use) for name, use in view.definition.get("views", {}).items()}
+        columns = {name: tuple(c for c, _ in use.columns) for name, use in {**tables, **views}.items()}
+        # Spark judged the functions at CREATE; one that was built in then is part of the view now.
+        lowered = lower(view.sql, columns, functions=None)
+        judged = view.definition.get("judged", {})
+        nodes = _judged(lowered.nodes, judged)
+        return cls(view.sql, tables, views, lowered.plan, nodes, view.definition["settings"], judged)
+
+    def judge(self, judged: Mapping[str, str]) -> Definition:
+        """The definition with what Spark's types say of its nodes."""
+        return replace(self, nodes=_judged(self.nodes, judged), judged=judged)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "settings": dict(self.settings),
-            "tables": {
-                name: {"columns": [list(c) for c in use.columns], "mentioned": list(use.mentioned)}
-                for name, use in self.tables.items()
-            },
+            "judged": dict(self.judged),
+            "tables": {name: use.as_json() for name, use in self.tables.items()},
+            "views": {name: use.as_json() for name, use in self.views.items()},
         }
 
+    @property
+    def leaves(self) -> tuple[Scan, ...]:
+        """The scans of tables and views, above and below nodes, in the order of their numbers in the catalog."""
+        return tuple({scan.alias: scan for scan in all_scans(self.plan, self.nodes)}.values())
+
     def at(self, catalog: Catalog, csn: Csn) -> str:
-        """The user's own text over the base tables as they were at a csn."""
+        """The user's own text over the tables and views as they were at a csn."""
         versions = catalog.versions_at(self.tables, csn)
-        return over_tables(
-            self.text,
-            {
-                name: PinnedTable(catalog.base_table(name).location, versions[name], use.mentioned)
-                for name, use in self.tables.items()
-            },
-        )
+        relations: dict[str, exp.Query] = {
+            name: table_at(catalog.base_table(name).location, versions[name], use.mentioned)
+            for name, use in self.tables.items()
+        }
+        below = ViewRelations(catalog, self.views)
+        relations |= {name: below.state(name, csn) for name in self.views}
+        return over_relations(self.text, relations)
 
     def used_columns(self, table: str) -> tuple[str, ...]:
-        found = {c for scan in scans(self.plan) if scan.table == table for c in scan.columns}
+        found = {c for scan in self.leaves if scan.table == table for c in scan.columns}
         return tuple(name for name, _ in self.tables[table].columns if name in found)
+
+
+def _judged(nodes: Nodes, judged: Mapping[str, str]) -> Nodes:
+    found = dict(nodes)
+    for name, verdict in judged.items():
+        node = found[name]
+        if verdict == "ordered" and isinstance(node, Aggregate):
+            found[name] = replace(node, ordered=True)
+        elif verdict == "keyless" and isinstance(node, Match):
+            found[name] = replace(node, keys=())
+        else:
+            raise InternalError(f"Node {name} can't be {verdict}.")
+    return found
+
+
+def base_tables_of(catalog: Catalog, definition: Definition) -> frozenset[str]:
+    """The base tables that a view depends on, through other views too."""
+    below = [base_tables_of(catalog, Definition.load(catalog.view(name))) for name in definition.views]
+    return frozenset(definition.tables).union(*below)
+
+
+class ViewRelations:
+    """Other views, as relations of a view that reads them."""
+
+    def __init__(self, catalog: Catalog, names: Iterable[str]) -> None:
+        self._catalog = catalog
+        self._names = frozenset(names)
+        self._records: dict[str, ViewRecord] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def _record(self, name: str) -> tuple[ViewRecord, list[str]]:
+        if name not in self._records:
+            self._records[name] = self._catalog.view(name)
+        record = self._records[name]
+        return record, [column for column, _ in record.columns]
+
+    def state(self, name: str, at: Csn) -> exp.Query:
+        view, columns = self._record(name)
+        return view_at(view.location, view.version, view.csn, view.delta_location, at, columns)
+
+    def changes(self, name: str, interval: Interval) -> exp.Query:
+        view, columns = self._record(name)
+        return delta_rows(view.delta_location, interval, columns)
+
+    def nothing(self, name: str) -> exp.Query:
+        view, columns = self._record(name)
+        return stored(view.location, view.version, columns).where(exp.false())
 
 
 class CatalogMoments:
@@ -80,6 +178,20 @@ class CatalogMoments:
         self._tables: dict[str, BaseTable] = {}
         self._versions: dict[tuple[str, Csn], int] = {}
         self._changes: dict[tuple[str, Interval], tuple[tuple[int, Csn], ...]] = {}
+        self._below: dict[str, frozenset[str]] = {}
+
+    def sources(self, begin: Csn) -> Sources:
+        """Everything that a plan of the view may scan; ``begin`` is a csn at which all of it can be had."""
+        views = ViewRelations(self._catalog, self._definition.views)
+        return NodeRelations(self._definition.nodes, self, views, begin).sources
+
+    def base_tables(self, name: str) -> frozenset[str]:
+        """The base tables that a table or view in FROM stands on."""
+        if name not in self._definition.views:
+            return frozenset({name})
+        if name not in self._below:
+            self._below[name] = base_tables_of(self._catalog, Definition.load(self._catalog.view(name)))
+        return self._below[name]
 
     def table(self, name: str) -> BaseTable:
         if name not in self._tables:
@@ -109,17 +221,20 @@ class CatalogMoments:
             raise InternalError(f"{table} has no changes in {interval}, yet a query asks for them.")
         return Changes(versions)
 
-    def has_changes(self, table: str, interval: Interval) -> bool:
-        return bool(self._numbered(table, interval))
+    def has_changes(self, name: str, interval: Interval) -> bool:
+        return any(self._numbered(table, interval) for table in self.base_tables(name))
 
-    def rows_by_csn(self, table: str, interval: Interval) -> list[tuple[Csn, int]]:
+    def rows_by_csn(self, name: str, interval: Interval) -> list[tuple[Csn, int]]:
         """Rows changed at each csn, where they are known; ``headwater.propagate.driver`` sees to it that they are."""
         found: dict[Csn, int] = {}
-        for unit in self._catalog.units(table, interval.start, interval.end):
-            found[unit.csn] = found.get(unit.csn, 0) + (unit.rows or 0)
+        for table in self.base_tables(name):
+            for unit in self._catalog.units(table, interval.start, interval.end):
+                found[unit.csn] = found.get(unit.csn, 0) + (unit.rows or 0)
         return sorted(found.items())
 
-    def known_rows(self, table: str, interval: Interval) -> int | None:
-        """Rows changed in the interval; None if a commit did not tell."""
-        rows = [unit.rows for unit in self._catalog.units(table, interval.start, interval.end)]
+    def known_rows(self, name: str, interval: Interval) -> int | None:
+        """Rows changed in the interval; None if a commit did not tell, and for views."""
+        if name in self._definition.views:
+            return None
+        rows = [unit.rows for unit in self._catalog.units(name, interval.start, interval.end)]
         return None if any(count is None for count in rows) else sum(count or 0 for count in rows)

@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.algebra.plan import Filter, Join, Plan, Project, Scan, Union
-from headwater.algebra.time import Csn
+from headwater.algebra.nodes import Aggregate, Match, Node, Nodes, Top, Window, all_scans
+from headwater.algebra.plan import Filter, Generate, Join, Plan, Project, Scan, Union
+from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import LeafRecord, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
-from headwater.propagate.driver import frontier_of, small_leaves, width_of
+from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
+from headwater.propagate.nodes import block_queries
+from headwater.propagate.staging import small_leaves
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
 from headwater.sql.dialect import to_text
 from headwater.sql.render import view_delta_sql
@@ -67,19 +70,43 @@ class Explanation:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class _PossibleLog:
+    """What may have changed: a node if anything below it did."""
+
+    moments: CatalogMoments
+    nodes: Nodes
+
+    def has_changes(self, name: str, interval: Interval) -> bool:
+        if name not in self.nodes:
+            return self.moments.has_changes(name, interval)
+        below = [scan for plan in self.nodes[name].inputs for scan in all_scans(plan, self.nodes)]
+        return any(self.moments.has_changes(scan.table, interval) for scan in below)
+
+
 def explain(context: Context, view: ViewRecord) -> Explanation:
     definition = Definition.load(view)
     leaves = context.catalog.leaves(view.view_id)
     newest = context.catalog.newest_csn()
     moments = CatalogMoments(context.catalog, definition)
-    frontier = frontier_of(leaves)
-    targets = tuple(Csn(max(leaf.time, newest)) for leaf in leaves)
-    step = advance(definition.plan, frontier, targets, moments)
+    queries: list[str] = []
     sql = None
-    if step.queries and view.method == "frontier":
-        small = small_leaves(definition, step.queries, moments)
-        names = [name for name, _ in view.columns]
-        sql = view_delta_sql(step.queries, names, moments, broadcast=small, pretty=True)
+    if definition.nodes:
+        log = _PossibleLog(moments, definition.nodes)
+        start = frontier_of(leaves).high_water_mark
+        interval = Interval(start, Csn(max(start, newest)))
+        for name, node in definition.nodes.items():
+            for plan in node.inputs:
+                queries += [f"{name} <- {query}" for query in block_queries(plan, interval, log)]
+        queries += [str(query) for query in block_queries(definition.plan, interval, log)]
+    else:
+        targets = tuple(Csn(max(leaf.time, newest)) for leaf in leaves)
+        step = advance(definition.plan, frontier_of(leaves), targets, moments)
+        queries = [str(query) for query in step.queries]
+        if step.queries and view.method == "frontier":
+            small = small_leaves(definition.plan, step.queries, moments)
+            names = [name for name, _ in view.columns]
+            sql = view_delta_sql(step.queries, names, moments.sources(BEGINNING), broadcast=small, pretty=True)
     return Explanation(
         view=view.name,
         text=view.sql,
@@ -87,9 +114,9 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         high_water_mark=min(leaf.t_comp for leaf in leaves),
         newest_csn=newest,
         method=view.method,
-        plan="\n".join(_tree(definition.plan)),
+        plan="\n".join(_tree(definition.plan, definition.nodes)),
         leaves=tuple(_leaf(leaf) for leaf in leaves),
-        queries=tuple(str(query) for query in step.queries),
+        queries=tuple(queries),
         sql=sql,
     )
 
@@ -108,22 +135,46 @@ def _width(width: Width) -> str:
             return "unlimited"
 
 
-def _tree(plan: Plan, depth: int = 0) -> Iterator[str]:
+def _tree(plan: Plan, nodes: Nodes, depth: int = 0) -> Iterator[str]:
     pad = "  " * depth
     match plan:
+        case Scan() if plan.table in nodes:
+            node = nodes[plan.table]
+            yield f"{pad}{describe_node(plan.table, node)}"
+            for child in node.inputs:
+                yield from _tree(child, nodes, depth + 1)
         case Scan():
             yield f"{pad}Scan {plan.table} as {plan.alias} ({', '.join(plan.columns)})"
         case Filter(child=child, condition=condition):
             yield f"{pad}Filter {to_text(condition)}"
-            yield from _tree(child, depth + 1)
+            yield from _tree(child, nodes, depth + 1)
         case Project(child=child, outputs=outputs):
             yield f"{pad}Project {', '.join(to_text(value) for _, value in outputs)}"
-            yield from _tree(child, depth + 1)
+            yield from _tree(child, nodes, depth + 1)
+        case Generate(child=child, generator=generator):
+            yield f"{pad}Generate {to_text(generator)}"
+            yield from _tree(child, nodes, depth + 1)
         case Join(children=children, conditions=conditions):
             yield f"{pad}Join on {' AND '.join(to_text(c) for c in conditions) or 'nothing (cross product)'}"
             for child in children:
-                yield from _tree(child, depth + 1)
+                yield from _tree(child, nodes, depth + 1)
         case Union(children=children):
             yield f"{pad}Union all"
             for child in children:
-                yield from _tree(child, depth + 1)
+                yield from _tree(child, nodes, depth + 1)
+
+
+def describe_node(name: str, node: Node) -> str:
+    """A node in one line: what it does and by which key it is kept."""
+    match node:
+        case Aggregate(values=values):
+            what = f"Aggregate {', '.join(to_text(value) for _, value in values) or 'distinct rows'}"
+        case Match(kind=kind, conditions=conditions):
+            what = f"{kind.value.capitalize()} join on {' AND '.join(to_text(c) for c in conditions) or 'nothing'}"
+        case Window(values=values):
+            what = f"Window {', '.join(to_text(value) for _, value in values)}"
+        case Top(limit=limit, offset=offset, order=order):
+            what = f"First {limit} rows" + (f" after {offset}" if offset else "")
+            what += f" by {', '.join(to_text(each) for each in order)}"
+    by = ", ".join(node.key(0))
+    return f"{name}: {what}; touched keys ({by})" if by else f"{name}: {what}; one key for all rows"

@@ -24,14 +24,14 @@ from headwater.catalog.database import system_clock
 from headwater.catalog.records import ViewRecord
 from headwater.catalog.store import open_catalog
 from headwater.context import Context, name_lease, propagate_lease, silent
-from headwater.definition import Definition
+from headwater.definition import Definition, base_tables_of
 from headwater.durable import Listener, nobody
 from headwater.engine.session import local_session, require_delta
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
 from headwater.explain import Explanation, explain
 from headwater.moments import Moment, from_micros, resolve
-from headwater.propagate.driver import propagate, require_captured
+from headwater.propagate.driver import propagate, require_captured, require_usable
 from headwater.sources.delta import DeltaSource
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.statements import (
@@ -157,7 +157,7 @@ class Lake:
 
     def propagate(self, view: str, to: Moment | None = None) -> int:
         """Compute the view delta up to a moment (None: the newest captured one); the high-water mark."""
-        self._require_usable(self._context.catalog.view(view))
+        require_usable(self._context.catalog.view(view))
         return propagate(self._context, view, self._moment(to))
 
     def refresh(self, view: str, to: Moment | None = None) -> RefreshReport:
@@ -165,14 +165,27 @@ class Lake:
         started = time.monotonic()
         record = self._context.catalog.view(view)
         target = capture(self._context).csn if to is None else self._moment(to)
+        definition = Definition.load(record)
         if to is None:
-            require_captured(self._context, Definition.load(record))
+            require_captured(self._context, definition)
+        self._bring_below(definition, target)
+        record = self._context.catalog.view(view)
         if record.problem is not None:
             return self._recompute(record, target, str(record.problem.get("code", "PROBLEM")), started)
         if target >= record.kept_from and target > high_water_mark(self._context, record):
             propagate(self._context, view, target)
         applied = apply(self._context, view, target, started=started, never_back=to is None)
         return self._report(record, applied, started)
+
+    def _bring_below(self, definition: Definition, target: Csn) -> None:
+        """Views that a view reads need not be refreshed for it, only propagated; one that can't be is recomputed."""
+        for name in definition.views:
+            below = self._context.catalog.view(name)
+            if below.problem is not None:
+                self.refresh(name, to=target)
+            elif high_water_mark(self._context, below) < target:
+                self._bring_below(Definition.load(below), target)
+                propagate(self._context, name, target)
 
     def _report(self, before: ViewRecord, applied: Applied, started: float) -> RefreshReport:
         seconds = time.monotonic() - started
@@ -248,7 +261,7 @@ class Lake:
 
     def _view_status(self, view: ViewRecord, newest: Csn) -> ViewStatus:
         catalog = self._context.catalog
-        tables = {leaf.table for leaf in catalog.leaves(view.view_id)}
+        tables = base_tables_of(catalog, Definition.load(view))
         waiting = [unit.committed_at for unit in catalog.units(start=view.csn) if unit.table in tables]
         staleness = max(0.0, (self._context.clock() - min(waiting)) / 1e6) if waiting else 0.0
         own = catalog.units(start=Csn(max(view.csn - 1, 0)), end=view.csn)
@@ -310,19 +323,6 @@ class Lake:
         if name.lower() in taken | views:
             kind = "tracked table" if name.lower() in taken else "view"
             raise NameTaken(f"There is a {kind} {name!r} already.", remedy="Choose another name.", name=name)
-
-    def _require_usable(self, view: ViewRecord) -> None:
-        if view.problem is not None:
-            raise problem_view(view)
-
-
-def problem_view(view: ViewRecord) -> InvalidInput:
-    problem = view.problem or {}
-    return InvalidInput(
-        f"View {view.name!r} can't be propagated: {problem.get('message')}",
-        remedy=f"Refresh it: lake.refresh({view.name!r}) recomputes it and says so.",
-        code=str(problem.get("code", "PROBLEM")),
-    )
 
 
 def connect(

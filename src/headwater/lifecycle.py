@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headwater.algebra.plan import scans
+from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
-from headwater.apply.driver import create_delta_table, create_view_table, view_delta_places
+from headwater.apply.driver import create_delta_table, create_view_table, full_text, view_delta_places
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import LeafRecord, Method, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
-from headwater.definition import CatalogMoments, Definition, TableUse
+from headwater.definition import CatalogMoments, Definition, ViewRelations
 from headwater.durable import DurablePoint
 from headwater.engine.analysis import (
     printed,
@@ -35,6 +35,7 @@ from headwater.engine.analysis import (
 )
 from headwater.engine.failures import reading_table, translated
 from headwater.engine.files import remove_directory
+from headwater.engine.judging import judge
 from headwater.engine.spark import CommitTag
 from headwater.errors import (
     InternalError,
@@ -47,12 +48,12 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
-from headwater.propagate.driver import require_captured
+from headwater.propagate.driver import propagate, require_captured, require_usable
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.lower import lower
 from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
-from headwater.sql.storage import PinnedTable, counted_sql, over_tables, table_at
+from headwater.sql.storage import counted_sql, over_relations, table_at
 
 METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
 _REFUSED_BY_SPARK_TOO = frozenset({"UNION_BY_NAME", "TIME_TRAVEL", "PARAMETER", "NONDETERMINISTIC"})
@@ -96,26 +97,19 @@ def check(context: Context, statement: CreateView) -> Draft:
     csn = capture(context).csn
     text, positioned = statement.query, statement.positioned_query
     tables = _tables_at(context, positioned, csn)
-    names = {name: tuple(column for column, _ in columns) for name, columns in tables.items()}
-    versions = context.catalog.versions_at(tables, csn)
-    pinned = {
-        name: PinnedTable(context.catalog.base_table(name).location, versions[name], names[name]) for name in tables
-    }
-    columns = _analyse(context, positioned, pinned)
-    views = frozenset(view.name.lower() for view in context.catalog.views())
-    lowered = lower(positioned, names, views=views, functions=context.engine.builtin_functions())
+    views = _views_at(context, positioned, csn)
+    names = {name: tuple(column for column, _ in columns) for name, columns in {**tables, **views}.items()}
+    relations = _relations_at(context, tables, views, csn)
+    columns = _analyse(context, positioned, relations, names)
+    lowered = lower(positioned, names, functions=context.engine.builtin_functions())
     require_same_names([name for name, _ in columns], lowered.names, text)
     require_storable(columns, text)
-    require_same_reading(context.engine, text, over_tables(text, pinned), over_tables(printed(text), pinned))
-    uses = {name: TableUse(tables[name], lowered.mentioned[name]) for name in lowered.mentioned}
-    definition = Definition(text, uses, lowered.plan, context.engine.meaning())
+    own, reread = over_relations(text, relations), over_relations(printed(text), relations)
+    require_same_reading(context.engine, text, own, reread)
+    definition = Definition.of(text, lowered, tables, views, context.engine.meaning())
     require_captured(context, definition)
-    moments = CatalogMoments(context.catalog, definition)
-    everything = Query(lowered.plan, tuple(Snapshot(csn) for _ in scans(lowered.plan)), CsnRule.LATEST)
+    definition = _require_computable(context, definition, columns, csn)
     output = [name for name, _ in columns]
-    with translated("checking the plan"):
-        frame = context.engine.query(view_delta_sql([everything], output, moments))
-        require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
     unknown = [name for name in statement.cluster_by if name not in output]
     if unknown:
         raise InvalidInput(
@@ -126,12 +120,27 @@ def check(context: Context, statement: CreateView) -> Draft:
     return Draft(definition, columns, csn, leaves, method)
 
 
+def _require_computable(
+    context: Context, definition: Definition, columns: tuple[tuple[str, str], ...], csn: Csn
+) -> Definition:
+    """The lowered plan must give the view's columns; the definition with what Spark's types say of its nodes."""
+    sources = CatalogMoments(context.catalog, definition).sources(csn)
+    everything = Query(definition.plan, tuple(Snapshot(csn) for _ in scans(definition.plan)), CsnRule.LATEST)
+    with translated("checking the plan"):
+        frame = context.engine.query(view_delta_sql([everything], [name for name, _ in columns], sources))
+        require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
+        return definition.judge(judge(context.engine, definition.nodes, csn, sources, definition.text))
+
+
+def _named(text: str) -> set[str]:
+    return {table.name.lower() for table in parse(text).find_all(exp.Table)}
+
+
 def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[str, str], ...]]:
     """The tracked tables that a text names, with their columns as they are at a csn."""
     tracked = {table.name.lower(): table for table in context.catalog.base_tables()}
-    named = {table.name.lower() for table in parse(text).find_all(exp.Table)}
     found = {}
-    for name in sorted(named & tracked.keys()):
+    for name in sorted(_named(text) & tracked.keys()):
         table = tracked[name]
         version = context.catalog.version_at(table.name, csn)
         with reading_table(table.name, version, f"reading the columns of {table.name}"):
@@ -140,23 +149,47 @@ def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[s
     return found
 
 
-def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable]) -> tuple[tuple[str, str], ...]:
+def _views_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[str, str], ...]]:
+    """The views that a text names, propagated to a csn, with their columns."""
+    named = _named(text)
+    found = {}
+    for view in context.catalog.views():
+        if view.name.lower() in named:
+            require_usable(view)
+            propagate(context, view.name, csn)
+            found[view.name] = view.columns
+    return found
+
+
+def _relations_at(context: Context, tables: Iterable[str], views: Iterable[str], csn: Csn) -> dict[str, exp.Query]:
+    """Tables and views as they are at a csn, by name."""
+    versions = context.catalog.versions_at(tables, csn)
+    relations: dict[str, exp.Query] = {
+        name: table_at(context.catalog.base_table(name).location, version) for name, version in versions.items()
+    }
+    below = ViewRelations(context.catalog, views)
+    return relations | {name: below.state(name, csn) for name in views}
+
+
+def _analyse(
+    context: Context, positioned: str, relations: Mapping[str, exp.Query], names: Mapping[str, tuple[str, ...]]
+) -> tuple[tuple[str, str], ...]:
     """Spark's names and types for the text; its errors with their place in the user's statement."""
-    wrapped = over_tables(positioned, pinned)
     try:
-        return context.engine.columns(context.engine.user_query(wrapped))
+        return context.engine.columns(context.engine.user_query(over_relations(positioned, relations)))
     except (SqlAnalysisError, SqlSyntaxError) as error:
         if any(sign in str(error) for sign in ("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")):
-            # Say it as lowering does: with the names that are tracked, and where.
-            views = frozenset(view.name.lower() for view in context.catalog.views())
-            names = {name: table.columns for name, table in pinned.items()}
+            # Say it as lowering does: with the names that are known, and where.
+            known = dict(names)
             for table in context.catalog.base_tables():
-                names.setdefault(table.name, tuple(column for column, _ in table.columns))
-            lower(positioned, names, views=views, functions=None)
+                known.setdefault(table.name, tuple(column for column, _ in table.columns))
+            for view in context.catalog.views():
+                known.setdefault(view.name, tuple(column for column, _ in view.columns))
+            lower(positioned, known, functions=None)
         # A name that nobody knows is Spark's to explain: it tells the likely ones.
         if "UNRESOLVED_COLUMN" not in str(error):
-            _refuse_by_code(context, positioned, pinned)
-        if error.line is not None and pinned:
+            _refuse_by_code(positioned, names)
+        if error.line is not None and relations:
             raise type(error)(
                 error.message.rsplit(" (line", 1)[0],
                 line=error.line - 1,  # the names are bound in a line of ours before the text
@@ -166,11 +199,10 @@ def _analyse(context: Context, positioned: str, pinned: Mapping[str, PinnedTable
         raise
 
 
-def _refuse_by_code(context: Context, positioned: str, pinned: Mapping[str, PinnedTable]) -> None:
+def _refuse_by_code(positioned: str, names: Mapping[str, tuple[str, ...]]) -> None:
     """Some constructs Spark refuses too, in its own words; ours have a code, a place and a way out."""
-    views = frozenset(view.name.lower() for view in context.catalog.views())
     try:
-        lower(positioned, {name: table.columns for name, table in pinned.items()}, views=views, functions=None)
+        lower(positioned, names, functions=None)
     except UnsupportedSql as refusal:
         if refusal.code in _REFUSED_BY_SPARK_TOO:
             raise
@@ -182,7 +214,7 @@ def _settings(
     context: Context, options: Mapping[str, str], definition: Definition, csn: Csn
 ) -> tuple[tuple[LeafRecord, ...], Method]:
     """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
-    aliases = {scan.alias.lower() for scan in scans(definition.plan)}
+    aliases = {scan.alias.lower() for scan in definition.leaves}
     for key in options:
         known = key in ("method", "width") or (key.startswith("width.") and key[6:] in aliases)
         if not known:
@@ -196,16 +228,22 @@ def _settings(
     if wanted_method not in METHODS:
         raise InvalidInput(f"Unknown method {wanted_method!r}.", remedy=f"Use one of {', '.join(METHODS)}.")
     method = METHODS[wanted_method]
+    if method != "frontier" and (definition.nodes or definition.views):
+        raise InvalidInput(
+            f"Method {wanted_method!r} is for select-project-join over tables"
+            + (f", and {', '.join(live)} is tracked as live." if live else "."),
+            remedy="Leave the method out" + (", and track the table as versioned." if live else "."),
+        )
     if live and method == "frontier":
         raise InvalidInput(
             f"Method 'frontier' reads the past, and {', '.join(live)} is tracked as live.",
             remedy="Leave the method out, or track the table as versioned.",
         )
     records = []
-    for scan in scans(definition.plan):
+    for number, scan in enumerate(definition.leaves):
         wanted = options.get(f"width.{scan.alias.lower()}", options.get("width"))
         kind, value = parse_width(wanted) if wanted is not None else (None, None)
-        records.append(LeafRecord(scan.leaf, scan.alias, scan.table, csn, csn, kind, value))
+        records.append(LeafRecord(LeafId(number), scan.alias, scan.table, csn, csn, kind, value))
     return tuple(records), method
 
 
@@ -227,7 +265,8 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
         context.progress(f"{statement.name}: computing at csn {draft.csn}")
         create_view_table(context, location, draft.columns, statement.cluster_by)
         create_delta_table(context, delta_location, draft.columns)
-        text = counted_sql(draft.definition.at(context.catalog, draft.csn), [name for name, _ in draft.columns])
+        names = [name for name, _ in draft.columns]
+        text = counted_sql(full_text(context, draft.definition, names, draft.csn), names)
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )

@@ -14,7 +14,7 @@ from headwater.algebra.time import Csn, Interval
 from headwater.propagate.frontier import Frontier, advance
 from headwater.sql.dialect import to_text
 from headwater.sql.lower import lower
-from headwater.sql.relations import Changes, changes_of
+from headwater.sql.relations import Changes, Sources, changes_of
 from headwater.sql.render import view_delta_sql
 
 TABLES = {"r": ("k", "v"), "s": ("k", "w"), "t": ("k", "u")}
@@ -44,12 +44,12 @@ class Moments:
 
 def delta(text: str, before: tuple[int, ...], after: tuple[int, ...], **options: object) -> tuple[list[str], exp.Expr]:
     """The queries of one step, and their SQL read back."""
-    lowered = lower(text, TABLES, views=frozenset(), functions=None)
+    lowered = lower(text, TABLES, functions=None)
     moments = Moments(**options)  # type: ignore[arg-type]
     start = Frontier(tuple(Csn(time) for time in before))
     step = advance(lowered.plan, start, tuple(Csn(time) for time in after), moments)
     names = [name or f"c{i}" for i, name in enumerate(lowered.names)]
-    sql = view_delta_sql(step.queries, names, moments)
+    sql = view_delta_sql(step.queries, names, Sources(moments))
     parsed = sqlglot.parse(sql, read="spark")
     assert len(parsed) == 1
     assert parsed[0] is not None
@@ -129,11 +129,10 @@ def test_conditions_stay_in_their_order() -> None:
     lowered = lower(
         "SELECT x.z FROM (SELECT 10 / k AS z, k FROM r WHERE k <> 0) x WHERE 10 / x.k > 1",
         TABLES,
-        views=frozenset(),
         functions=None,
     )
     query = Query(lowered.plan, (Snapshot(Csn(0)),), CsnRule.LATEST)
-    sql = view_delta_sql([query], ["z"], Moments())
+    sql = view_delta_sql([query], ["z"], Sources(Moments()))
     assert sql.index("<> 0") < sql.index("> 1")
 
 
@@ -149,10 +148,10 @@ def test_internal_names_do_not_meet_the_users() -> None:
 
 
 def test_signs_and_rules() -> None:
-    lowered = lower("SELECT r.v, s.w FROM r JOIN s ON r.k = s.k", TABLES, views=frozenset(), functions=None)
+    lowered = lower("SELECT r.v, s.w FROM r JOIN s ON r.k = s.k", TABLES, functions=None)
     terms = (Snapshot(Csn(1)), Snapshot(Csn(1)))
-    latest = view_delta_sql([Query(lowered.plan, terms, CsnRule.LATEST)], ["v", "w"], Moments())
-    earliest = view_delta_sql([Query(lowered.plan, terms, CsnRule.EARLIEST, sign=-1)], ["v", "w"], Moments())
+    latest = view_delta_sql([Query(lowered.plan, terms, CsnRule.LATEST)], ["v", "w"], Sources(Moments()))
+    earliest = view_delta_sql([Query(lowered.plan, terms, CsnRule.EARLIEST, sign=-1)], ["v", "w"], Sources(Moments()))
     assert "GREATEST(" in latest
     assert "LEAST(" not in latest
     assert "LEAST(" in earliest
@@ -160,11 +159,11 @@ def test_signs_and_rules() -> None:
 
 
 def test_small_changes_are_broadcast_and_others_are_not() -> None:
-    lowered = lower("SELECT r.v, s.w FROM r JOIN s ON r.k = s.k", TABLES, views=frozenset(), functions=None)
+    lowered = lower("SELECT r.v, s.w FROM r JOIN s ON r.k = s.k", TABLES, functions=None)
     start = Frontier((Csn(0), Csn(0)))
     step = advance(lowered.plan, start, (Csn(1), Csn(0)), Moments())
-    plain = view_delta_sql(step.queries, ["v", "w"], Moments())
-    hinted = view_delta_sql(step.queries, ["v", "w"], Moments(), broadcast=frozenset({LeafId(0)}))
+    plain = view_delta_sql(step.queries, ["v", "w"], Sources(Moments()))
+    hinted = view_delta_sql(step.queries, ["v", "w"], Sources(Moments()), broadcast=frozenset({LeafId(0)}))
     assert "BROADCAST" not in plain
     assert hinted.count("BROADCAST") == 1
 

@@ -4,8 +4,9 @@ Attributes are named uniquely over the whole tree (``o.o_orderkey`` for column `
 view calls ``o``), so an expression means the same wherever it stands and joins can be flattened and
 reordered freely. Scalar expressions are sqlglot expressions over attributes; they are read, never changed.
 
-A plan of scans, filters, projections, inner joins and bag unions is *linear in every leaf*: it is a sum (over
-union branches) of products (joins) in which each leaf stands at most once. All propagation rests on that.
+A plan of scans, filters, projections, generators, inner joins and bag unions is *linear in every leaf*: it is a sum
+(over union branches) of products (joins) in which each leaf stands at most once. All propagation rests on that. What
+is not linear is a node (``headwater.algebra.nodes``); to the plan above it, a node is one more table to scan.
 """
 
 from __future__ import annotations
@@ -72,6 +73,21 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Generate:
+    """Every row of the child beside each row that the generator makes of it (LATERAL VIEW); ``outer`` keeps rows of
+    which it makes none, with NULLs."""
+
+    child: Plan
+    generator: exp.Expr
+    outer: bool
+    outputs: tuple[Attribute, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.child.attributes + self.outputs
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """Bag union (UNION ALL) by position; the k-th attribute stands for the k-th of every child."""
 
@@ -84,7 +100,7 @@ class Union:
                 raise ValueError("the children of a union must have as many attributes as the union")
 
 
-Plan: TypeAlias = Scan | Filter | Project | Join | Union
+Plan: TypeAlias = Scan | Filter | Project | Join | Generate | Union
 
 
 def scans(plan: Plan) -> Iterator[Scan]:
@@ -92,7 +108,7 @@ def scans(plan: Plan) -> Iterator[Scan]:
     match plan:
         case Scan():
             yield plan
-        case Filter(child=child) | Project(child=child):
+        case Filter(child=child) | Project(child=child) | Generate(child=child):
             yield from scans(child)
         case Join(children=children) | Union(children=children):
             for child in children:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
+from headwater.algebra.plan import Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
 from headwater.algebra.time import Csn, Interval
 
 
@@ -110,6 +110,9 @@ def _restrict(plan: Plan, marked: frozenset[LeafId]) -> Plan | None:
         case Project(child=child, outputs=outputs):
             kept = _restrict(child, marked)
             return None if kept is None else Project(kept, outputs)
+        case Generate(child=child, generator=generator, outer=outer, outputs=outputs):
+            kept = _restrict(child, marked)
+            return None if kept is None else Generate(kept, generator, outer, outputs)
         case Join(children=children, conditions=conditions):
             parts = [_restrict(child, marked) for child in children]
             present = [part for part in parts if part is not None]

@@ -8,18 +8,21 @@ under its number, then known to the catalog; a repeat is passed over by Delta an
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
-from headwater.definition import Definition
+from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.spark import CommitTag
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
+from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, CSN
+from headwater.sql.render import named_state
 from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql
 
 _RECENT = 3  # commits among which our own is looked for first
@@ -129,7 +132,7 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
     """Whether any base table changed between the two moments; if none did, neither did the view."""
-    tables = {leaf.table for leaf in context.catalog.leaves(view.view_id)}
+    tables = base_tables_of(context.catalog, Definition.load(view))
     return any(context.catalog.changed_csns(table, interval) for table in tables)
 
 
@@ -185,7 +188,8 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
     remove_directory(delta_location)  # what an earlier try left
     create_delta_table(context, delta_location, view.columns)
-    text = counted_sql(definition.at(context.catalog, csn), [name for name, _ in view.columns])
+    names = [name for name, _ in view.columns]
+    text = counted_sql(full_text(context, definition, names, csn), names)
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
         frame = context.engine.compute(text)
@@ -207,6 +211,14 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
         if place != delta_location:
             remove_directory(place)
     return Applied(csn, rows, "full", str(step.intent["reason"]))
+
+
+def full_text(context: Context, definition: Definition, names: Sequence[str], csn: Csn) -> str:
+    """The view from scratch at a csn: by the user's own text, unless the order of rows matters and must be ours."""
+    if "ordered" not in definition.judged.values():
+        return definition.at(context.catalog, csn)
+    sources = CatalogMoments(context.catalog, definition).sources(csn)
+    return to_text(named_state(definition.plan, names, csn, sources))
 
 
 def view_delta_places(context: Context, view: ViewRecord) -> list[str]:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import UnknownName
+from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
+    "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
+OPTIONS: dict[str, frozenset[str]] = {"tpch": frozenset({"queries", "fractions", "repeats"})}
 
 
 def run(
@@ -23,10 +25,18 @@ def run(
     sf: float | None = None,
     json_path: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Run a benchmark; its report, also written to ``json_path`` with the picture beside it."""
+    """Run a benchmark; its report, also written to ``json_path`` with the picture beside it.
+
+    ``options`` are those that the benchmark has in ``OPTIONS``.
+    """
     if name not in BENCHES:
         raise UnknownName(f"There is no benchmark {name!r}.", remedy=f"Choose among {', '.join(BENCHES)}.")
+    if foreign := options.keys() - OPTIONS.get(name, frozenset()):
+        raise InvalidInput(
+            f"Benchmark {name!r} does not take {', '.join(sorted(foreign))}.", remedy="Leave that out for it."
+        )
     module = importlib.import_module(f"headwater.bench.{name.replace('-', '_')}")
-    report: dict[str, Any] = module.run(sf=sf, json_path=json_path, progress=progress)
+    report: dict[str, Any] = module.run(sf=sf, json_path=json_path, progress=progress, **options)
     return report

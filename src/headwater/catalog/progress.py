@@ -17,7 +17,7 @@ from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.records import JsonObject, LeafTime, QueryListEntry, RefreshRecord
 from headwater.catalog.refreshes import insert_refresh
 from headwater.catalog.steps import close_step, supersede_steps
-from headwater.catalog.views import read_leaves, update_view, write_leaf_times, write_query_lists
+from headwater.catalog.views import mark_readers, read_leaves, update_view, write_leaf_times, write_query_lists
 from headwater.errors import InternalError
 
 
@@ -98,6 +98,7 @@ class Progress(FencedTables):
             times = [LeafTime(leaf.leaf, csn, csn) for leaf in read_leaves(connection, view_id)]
             write_leaf_times(connection, view_id, times)
             write_query_lists(connection, view_id, ())
+            mark_readers(connection, view_id, kept)
             _tell(connection, view_id, refresh)
 
 

@@ -124,6 +124,17 @@ def update_view(connection: sa.Connection, view_id: str, **values: Any) -> None:
     connection.execute(sa.update(_views).where(_views.c.view_id == view_id).values(**values))
 
 
+def mark_readers(connection: sa.Connection, view_id: str, kept_from: Csn) -> None:
+    """Views that read this one from before ``kept_from`` on have lost its past and can't be propagated."""
+    name = names.require_view(connection, view_id)
+    behind = sa.select(_leaves.c.view_id).where(_leaves.c.table_name == name, _leaves.c.time < kept_from)
+    problem = {
+        "code": "UPSTREAM_RECOMPUTED",
+        "message": f"view {name!r}, which it reads, was recomputed at csn {kept_from} and has no past before that",
+    }
+    connection.execute(sa.update(_views).where(_views.c.view_id.in_(behind)).values(problem=problem))
+
+
 def read_leaves(connection: sa.Connection, view_id: str) -> list[LeafRecord]:
     wanted = sa.select(_leaves).where(_leaves.c.view_id == view_id).order_by(_leaves.c.leaf)
     return [_leaf(row) for row in connection.execute(wanted)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
@@ -12,12 +13,21 @@ from rich.text import Text
 from headwater.cli.output import console, print_table, shown
 from headwater.cli.progress import ProgressLine
 from headwater.cli.session import errors_as_exit_codes
-from headwater.errors import UnknownName
+from headwater.errors import InvalidInput, UnknownName
+
+_Number = TypeVar("_Number", int, float)
 
 
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which benchmark; without it, their names are listed.")] = None,
     sf: Annotated[float | None, typer.Option(help="TPC-H scale factor, where the benchmark takes one.")] = None,
+    queries: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="For tpch: which queries; all 22 if not given.")
+    ] = None,
+    fractions: Annotated[
+        str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -31,8 +41,14 @@ def bench(
             return
         if name not in known:
             raise UnknownName(f"There is no benchmark {name!r}.", remedy=f"Choose among {', '.join(known)}.")
+        options = {
+            "queries": _numbers("--queries", queries, int),
+            "fractions": _numbers("--fractions", fractions, float),
+            "repeats": repeats,
+        }
+        given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:
-            report: dict[str, Any] = module.run(name, sf=sf, json_path=json_path, progress=line)
+            report: dict[str, Any] = module.run(name, sf=sf, json_path=json_path, progress=line, **given)
     print_table(
         ["target", "wanted", "measured", "met"],
         [
@@ -43,6 +59,15 @@ def bench(
     )
     if json_path is not None:
         console().print(Text(f"The figures are in {json_path}"), soft_wrap=True)
+
+
+def _numbers(option: str, text: str | None, kind: Callable[[str], _Number]) -> tuple[_Number, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError as error:
+        raise InvalidInput(f"{option} {text} is not a list of numbers.", remedy="Give one such as 1,3,5.") from error
 
 
 def _module() -> Any:

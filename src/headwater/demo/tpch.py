@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,14 @@ def bucket(key: str) -> str:
     return f"({key} DIV 32) % 100"
 
 
-def generate(folder: Path, scale_factor: float) -> None:
+def generate(folder: Path, scale_factor: float, tables: Sequence[str] = TABLES) -> None:
     """Write the tables as Parquet files."""
     program = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or shutil.which("tpchgen-cli")
     if program is None:
         raise EngineUnavailable(
-            "The demo's data is made by tpchgen-cli, which is not installed.", remedy="pip install 'headwater[demo]'"
+            "TPC-H data is made by tpchgen-cli, which is not installed.", remedy="pip install 'headwater[demo]'"
         )
-    command = [program, "parquet", "-s", str(scale_factor), "--output-dir", str(folder), "--tables", ",".join(TABLES)]
+    command = [program, "parquet", "-s", str(scale_factor), "--output-dir", str(folder), "--tables", ",".join(tables)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
@@ -60,5 +60,10 @@ def load(spark: SparkSession, parquet: Path, tables: Path, rounds: int, busy: Ca
         if table in KEYS:
             rows = rows.where(f"{bucket(KEYS[table])} >= {rounds}")
         places[table] = tables / table
-        rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(places[table]))
+        write_table(rows, places[table])
     return places
+
+
+def write_table(rows: DataFrame, place: Path) -> None:
+    """A new Delta table with its change feed on."""
+    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(place))

@@ -8,7 +8,7 @@ plan as the user's own; and the lowered plan, rendered over the same versions, m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headwater.engine.failures import translated
 from headwater.engine.spark import SparkEngine
@@ -34,6 +34,13 @@ def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
             raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind}", None, text)
         if _UNSTORABLE.search(kind):
             raise refuse("UNSTORABLE_COLUMN", f"{name} {kind}", None, text)
+
+
+def require_comparable(node: str, kinds: Mapping[str, str], text: str) -> None:
+    """Refuse a node over values that can't be told apart: its changes could not be added up."""
+    for name, kind in kinds.items():
+        if _UNGROUPABLE.search(kind):
+            raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind} below {node}", None, text)
 
 
 def require_same_names(spark: Sequence[str], ours: Sequence[str | None], text: str) -> None:

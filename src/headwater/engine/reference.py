@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.plan import Attribute, Filter, Join, LeafId, Plan, Project, Scan, Union, scans
+from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, scans
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Present, Query, Snapshot, Term
 from headwater.algebra.scalar import compile_scalar
 from headwater.algebra.time import BEGINNING, Csn, Interval
@@ -129,6 +129,8 @@ def evaluate_plan(plan: Plan, inputs: Mapping[LeafId, ZSet], combine: Combine) -
         case Join(children=children, conditions=conditions):
             parts = [(child.attributes, evaluate_plan(child, inputs, combine)) for child in children]
             return _join(parts, conditions, combine)
+        case Generate():
+            raise ValueError(f"{plan.generator.sql('spark')} is a function of Spark; the reference engine has none")
         case Union(children=children):
             together = ZSet()
             for child in children:

@@ -15,16 +15,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headwater.engine.failures import translated, user_sql
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import current_table
+from headwater.sql.relations import COUNT, current_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_Key = TypeVar("_Key")
 
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _NUMBER = "spark.databricks.delta.write.txnVersion"
@@ -87,6 +85,15 @@ class StoredCommit:
         return own if isinstance(own, dict) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """Changes that were computed and are kept; ``retracts``: some take rows away."""
+
+    name: str
+    rows: int
+    retracts: bool
+
+
 # Session settings on which the value of an expression may depend: a view keeps those that it was created under.
 MEANING = (
     "spark.sql.session.timeZone",
@@ -126,22 +133,20 @@ class SparkEngine:
         return self._work.sql(text)
 
     @contextmanager
-    def staged(self, texts: Mapping[_Key, str]) -> Iterator[Mapping[_Key, str]]:
-        """Run small queries now and keep their answers for a while under names that ``compute`` understands."""
-        names: dict[_Key, str] = {}
-        frames: list[DataFrame] = []
+    def staged(self, text: str) -> Iterator[StagedRows]:
+        """Run a query for changes now and keep its answer for a while under a name that ``compute`` understands."""
+        from pyspark.sql.functions import col, count, count_if, lit
+
+        name = f"__hw_staged_{uuid.uuid4().hex}"
+        frame = self.compute(text).persist()
         try:
-            for key, text in texts.items():
-                names[key] = f"__hw_staged_{uuid.uuid4().hex}"
-                frames.append(self.compute(text).persist())
-                frames[-1].count()  # now, so that Spark knows how small it is
-                frames[-1].createOrReplaceTempView(names[key])
-            yield names
+            with translated("computing changes"):
+                found = frame.agg(count(lit(1)), count_if(col(COUNT) < 0)).collect()[0]  # one row
+            frame.createOrReplaceTempView(name)
+            yield StagedRows(name, found[0], found[1] > 0)
         finally:
-            for name in names.values():
-                self._work.catalog.dropTempView(name)
-            for frame in frames:
-                frame.unpersist()
+            self._work.catalog.dropTempView(name)
+            frame.unpersist()
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""

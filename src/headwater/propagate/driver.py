@@ -9,30 +9,33 @@ seen the tag.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TypeAlias
 
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import BaseDelta, Patched, Query
-from headwater.algebra.time import Csn, Interval
+from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.capture.driver import problem_of
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import LeafRecord, LeafTime, StepRecord, ViewRecord
 from headwater.context import Context, propagate_lease
-from headwater.definition import CatalogMoments, Definition
+from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
-from headwater.errors import HeadwaterError, InternalError, SchemaChanged
+from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
-from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, next_targets
+from headwater.propagate.nodes import block_queries, staged_nodes
+from headwater.propagate.staging import few, small_leaves
+from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import Staged, changes_of
+from headwater.sql.relations import changes_of
 from headwater.sql.render import view_delta_sql
 from headwater.sql.storage import table_at
 
-# A change of up to this many rows is sent whole to every task instead of shuffling the table that it meets.
-BROADCAST_ROWS = 100_000
+Feed: TypeAlias = tuple[str, Interval]
 
 
 def propagate(context: Context, name: str, to: Csn) -> Csn:
@@ -48,6 +51,9 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
 
         return roll(context, lease, view, to)
     definition = Definition.load(view)
+    for below in definition.views:
+        require_usable(context.catalog.view(below))
+        propagate(context, below, to)
     for step in context.catalog.open_steps(view.view_id, "propagate"):
         _run(context, lease, view, definition, step)
     while True:
@@ -60,12 +66,25 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
         widths = [width_of(leaf) for leaf in leaves]
         for leaf, width in zip(leaves, widths, strict=True):
             if isinstance(width, ByRows):
-                count_rows(context, leaf.table, Interval(leaf.time, max(leaf.time, to)))
-        targets = next_targets(definition.plan, frontier, to, widths, moments)
+                for table in moments.base_tables(leaf.table):
+                    count_rows(context, table, Interval(leaf.time, max(leaf.time, to)))
+        if definition.nodes:
+            targets = _together(leaves, to, widths, moments)
+        else:
+            targets = next_targets(definition.plan, frontier, to, widths, moments)
         intent = {"before": list(frontier.times), "after": list(targets)}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
         context.reached(DurablePoint.PROPAGATE_INTENDED)
         _run(context, lease, view, definition, step)
+
+
+def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: CatalogMoments) -> tuple[Csn, ...]:
+    """A node's change is from one moment to another: all leaves go as far as the narrowest width allows."""
+    ends = [
+        interval_end(leaf.table, Interval(leaf.time, to), width, moments)
+        for leaf, width in zip(leaves, widths, strict=True)
+    ]
+    return tuple(min(ends) for _ in leaves)
 
 
 def frontier_of(leaves: list[LeafRecord]) -> Frontier:
@@ -82,9 +101,19 @@ def width_of(leaf: LeafRecord) -> Width:
             return Unlimited()
 
 
+def require_usable(view: ViewRecord) -> None:
+    """Raise what keeps a view from being propagated."""
+    if view.problem is not None:
+        raise InvalidInput(
+            f"View {view.name!r} can't be propagated: {view.problem.get('message')}",
+            remedy=f"Refresh it: lake.refresh({view.name!r}) recomputes it and says so.",
+            code=str(view.problem.get("code", "PROBLEM")),
+        )
+
+
 def require_captured(context: Context, definition: Definition) -> None:
-    """Raise the problem of the first base table that capture can't read any further."""
-    for table in definition.tables:
+    """Raise the problem of the first base table, of views below too, that capture can't read any further."""
+    for table in sorted(base_tables_of(context.catalog, definition)):
         record = context.catalog.base_table(table)
         if record.problem is not None:
             raise problem_of(record)
@@ -108,23 +137,21 @@ def step_of(context: Context, definition: Definition, step: StepRecord) -> Propa
 
 
 def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definition, step: StepRecord) -> None:
-    planned = step_of(context, definition, step)
-    leaves = context.catalog.leaves(view.view_id)
-    if frontier_of(leaves) != planned.before:
-        raise InternalError(
-            f"Step {step.step_id} begins at {planned.before}, the view stands at {frontier_of(leaves)}."
-        )
-    rows = 0
-    if planned.queries:
-        context.progress(f"{view.name}: propagating {planned.before} to {planned.after}")
-        tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
-        written = append_answers(context, view, definition, planned.queries, tag)
-        rows = written.rows if written else 0
+    before = Frontier(tuple(Csn(time) for time in step.intent["before"]))
+    after = Frontier(tuple(Csn(time) for time in step.intent["after"]))
+    stands = frontier_of(context.catalog.leaves(view.view_id))
+    if stands != before:
+        raise InternalError(f"Step {step.step_id} begins at {before}, the view stands at {stands}.")
+    context.progress(f"{view.name}: propagating {before} to {after}")
+    tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
+    if definition.nodes:
+        written = _append_change(context, view, definition, Interval(before.times[0], after.times[0]), tag)
+    else:
+        queries = step_of(context, definition, step).queries
+        written = append_answers(context, view, definition, queries, tag) if queries else None
     context.reached(DurablePoint.PROPAGATE_APPENDED)
-    times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(planned.after.times)]
-    context.catalog.finish_propagate(
-        lease, step.step_id, times, outcome={"rows": rows, "queries": len(planned.queries)}
-    )
+    times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(after.times)]
+    context.catalog.finish_propagate(lease, step.step_id, times, outcome={"rows": written.rows if written else 0})
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
 
@@ -133,66 +160,92 @@ def append_answers(
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
     moments = CatalogMoments(context.catalog, definition)
-    names = [name for name, _ in view.columns]
-    with context.engine.under(definition.settings), _naming_the_table(context, definition, queries, moments):
-        _require_schema(context, definition, queries, moments)
-        with _staged(context, definition, queries, moments) as staged:
-            small = small_leaves(definition, queries, moments)
-            text = view_delta_sql(queries, names, moments, broadcast=small, staged=staged)
-            frame = context.engine.compute(text)
-            answered = context.engine.columns(frame)[: len(names)]
-            if answered != view.columns:
-                raise InternalError(f"View {view.name} has columns {view.columns}, its delta {answered}.")
-            return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+    feeds = _feeds(definition, queries)
+    with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:
+        # Changes that the queries read more than once are read once: no relation is as dear to plan as a feed.
+        repeated = [key for key, count in Counter(feeds).items() if count > 1 and few(moments.known_rows(*key))]
+        staged = {
+            (table, interval): stack.enter_context(
+                context.engine.staged(to_text(changes_of(table, interval, definition.used_columns(table), moments)))
+            ).name
+            for table, interval in repeated
+        }
+        sources = replace(moments.sources(BEGINNING), staged=staged)
+        broadcast = small_leaves(definition.plan, queries, moments)
+        return _append(context, view, view_delta_sql(queries, _names(view), sources, broadcast=broadcast), tag)
 
 
-@contextmanager
-def _staged(
-    context: Context, definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments
-) -> Iterator[Staged]:
-    """Changes that the queries read more than once, read once: a change feed is the dearest relation of all to plan."""
-    uses = Counter(
+def _append_change(
+    context: Context, view: ViewRecord, definition: Definition, interval: Interval, tag: CommitTag
+) -> Written | None:
+    """The same for a view with nodes, whose leaves all advance over one interval."""
+    moments = CatalogMoments(context.catalog, definition)
+    if not any(moments.has_changes(scan.table, interval) for scan in definition.leaves):
+        return None
+    feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}
+    with (
+        _reading(context, definition, moments, feeds),
+        staged_nodes(context, definition, moments, interval) as (sources, log),
+    ):
+        queries = block_queries(definition.plan, interval, log)
+        if not queries:
+            return None
+        broadcast = small_leaves(definition.plan, queries, log)
+        return _append(context, view, view_delta_sql(queries, _names(view), sources, broadcast=broadcast), tag)
+
+
+def _append(context: Context, view: ViewRecord, text: str, tag: CommitTag) -> Written | None:
+    frame = context.engine.compute(text)
+    answered = context.engine.columns(frame)[: len(view.columns)]
+    if answered != view.columns:
+        raise InternalError(f"View {view.name} has columns {view.columns}, its delta {answered}.")
+    return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+
+
+def _names(view: ViewRecord) -> list[str]:
+    return [name for name, _ in view.columns]
+
+
+def _feeds(definition: Definition, queries: tuple[Query, ...]) -> list[Feed]:
+    """The changes of base tables that queries read, as often as they read them."""
+    return [
         (scan.table, term.interval)
         for query in queries
         for scan in scans(definition.plan)
-        if isinstance(term := query.terms[scan.leaf], BaseDelta | Patched)
-    )
-    repeated = [key for key, count in uses.items() if count > 1 and few(moments.known_rows(*key))]
-    texts = {
-        key: to_text(changes_of(*key, definition.used_columns(key[0]), moments))  # key: table and interval
-        for key in repeated
-    }
-    with context.engine.staged(texts) as names:
-        yield names
+        if isinstance(term := query.terms[scan.leaf], BaseDelta | Patched) and scan.table in definition.tables
+    ]
 
 
-def few(rows: int | None) -> bool:
-    return rows is not None and rows <= BROADCAST_ROWS
+@contextmanager
+def _reading(
+    context: Context, definition: Definition, moments: CatalogMoments, feeds: Collection[Feed]
+) -> Iterator[None]:
+    """Compute under the view's settings, over tables that still have its columns; name the table that can't be read."""
+    with context.engine.under(definition.settings):
+        try:
+            _require_schema(context, definition, moments, feeds)
+            yield
+        except Exception as error:
+            own = isinstance(error, HeadwaterError) and isinstance(error.__cause__, Exception)
+            cause = error.__cause__ if own else error
+            if not isinstance(cause, Exception) or not is_driver_failure(cause):
+                raise
+            for table, interval in feeds:
+                if moments.location(table) in str(cause) or _feed_fails(context, moments, table, interval):
+                    version = moments.version(table, interval.end)
+                    raise table_failure(cause, table, version, f"reading {table}") from cause
+            for table in definition.tables:
+                if moments.location(table) in str(cause):
+                    version = moments.version(table, min((interval.start for _, interval in feeds), default=BEGINNING))
+                    raise table_failure(cause, table, version, f"reading {table}") from cause
+            raise
 
 
-def small_leaves(definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments) -> frozenset[LeafId]:
-    """The leaves whose changes are known to be few in every query."""
-    known: dict[LeafId, int | None] = {}
-    for query in queries:
-        for scan in scans(definition.plan):
-            term = query.terms[scan.leaf]
-            if isinstance(term, BaseDelta):
-                rows = moments.known_rows(scan.table, term.interval)
-                before = known.get(scan.leaf, 0)
-                known[scan.leaf] = None if rows is None or before is None else max(rows, before)
-    return frozenset(leaf for leaf, rows in known.items() if few(rows))
-
-
-def _require_schema(
-    context: Context, definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments
-) -> None:
+def _require_schema(context: Context, definition: Definition, moments: CatalogMoments, feeds: Collection[Feed]) -> None:
     """Every changed table must still have the columns that the view uses, of the same types."""
     newest: dict[str, Csn] = {}
-    for query in queries:
-        for scan in scans(definition.plan):
-            term = query.terms[scan.leaf]
-            if isinstance(term, BaseDelta):
-                newest[scan.table] = max(newest.get(scan.table, term.interval.end), term.interval.end)
+    for table, interval in feeds:
+        newest[table] = max(newest.get(table, interval.end), interval.end)
     for table, csn in newest.items():
         used = definition.used_columns(table)
         if not used:
@@ -213,31 +266,6 @@ def _require_schema(
                     version=version,
                     remedy="Change it back, or drop the view and create it again on the new type.",
                 )
-
-
-@contextmanager
-def _naming_the_table(
-    context: Context, definition: Definition, queries: tuple[Query, ...], moments: CatalogMoments
-) -> Iterator[None]:
-    """Turn a failure to read into an error that names the table and version."""
-    try:
-        yield
-    except Exception as error:
-        cause = (
-            error.__cause__ if isinstance(error, HeadwaterError) and isinstance(error.__cause__, Exception) else error
-        )
-        if not is_driver_failure(cause):
-            raise
-        for scan in scans(definition.plan):
-            for query in queries:
-                term = query.terms[scan.leaf]
-                interval = getattr(term, "interval", None)
-                version = moments.version(scan.table, interval.end if interval else getattr(term, "at", Csn(0)))
-                if moments.location(scan.table) in str(cause) or (
-                    isinstance(term, BaseDelta) and _feed_fails(context, moments, scan.table, term.interval)
-                ):
-                    raise table_failure(cause, scan.table, version, f"reading {scan.table}") from cause
-        raise
 
 
 def _feed_fails(context: Context, moments: CatalogMoments, table: str, interval: Interval) -> bool:

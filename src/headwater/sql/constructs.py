@@ -1,13 +1,14 @@
 """What a view may hold, how each construct is kept, and the reason code of what is refused.
 
-One table serves the front end (which refuses by code), the docs (docs/limitations.md is generated from it) and the
-tests (every refused row must be refused in one). Codes are part of the public surface: they are never
+One table serves the front end (which refuses by code), the docs (docs/sql.md is generated from it) and the tests (every
+row names its own, and every refused row must be refused in one). Codes are part of the public surface: they are never
 renamed and never change their meaning.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from sqlglot import exp
 
@@ -15,33 +16,113 @@ from headwater.errors import UnsupportedSql
 from headwater.sql.dialect import position
 
 
+class Method(Enum):
+    """How a construct is kept."""
+
+    LINEAR = "only the changed rows are joined, projected and filtered"
+    KEYS = "groups, partitions or join keys that the change touches are computed anew, others are not"
+    WHOLE = "any change computes this part anew from its whole input"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A construct that a view may hold; ``tests`` are names in tests/spark/constructs.py."""
+
+    title: str
+    method: Method
+    tests: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Construct:
+    """A construct that is refused at CREATE, by its code."""
+
     code: str
     title: str
     remedy: str
     example: str
 
 
+KEPT: tuple[Kept, ...] = (
+    Kept(
+        "SELECT with deterministic built-in expressions, WHERE, inner, cross and comma joins on any condition, "
+        "subqueries in FROM, CTEs",
+        Method.LINEAR,
+        ("spj", "below_join", "cte_twice"),
+    ),
+    Kept("UNION ALL", Method.LINEAR, ("union_all", "union_of_aggregates")),
+    Kept(
+        "LATERAL VIEW and generators (explode, posexplode, inline, stack)", Method.LINEAR, ("lateral_view", "generator")
+    ),
+    Kept("LATERAL subqueries", Method.LINEAR, ("lateral", "lateral_aggregate")),
+    Kept("another materialized view in FROM", Method.LINEAR, ("view_on_view",)),
+    Kept(
+        "GROUP BY expressions, positions, aliases, ALL; HAVING",
+        Method.KEYS,
+        ("by_expression", "by_position", "by_alias", "by_all", "having", "over_join", "expression_of_aggregates"),
+    ),
+    Kept("COUNT, SUM, AVG", Method.KEYS, ("count_sum", "avg_exact", "aggregate_of_aggregate")),
+    Kept("MIN, MAX", Method.KEYS, ("min_max",)),
+    Kept("variance, standard deviation", Method.KEYS, ("moments",)),
+    Kept("bool and bit aggregates", Method.KEYS, ("bool_bit",)),
+    Kept("COUNT, SUM, AVG of DISTINCT values; FILTER", Method.KEYS, ("distinct_args", "filtered")),
+    Kept(
+        "collect_list, collect_set, percentiles and every other deterministic aggregate",
+        Method.KEYS,
+        ("collected", "percentiles"),
+    ),
+    Kept("ROLLUP, CUBE, GROUPING SETS", Method.KEYS, ("rollup", "cube", "grouping_sets", "with_rollup")),
+    Kept("aggregates without GROUP BY", Method.WHOLE, ("global",)),
+    Kept("SELECT DISTINCT, UNION", Method.KEYS, ("distinct", "union")),
+    Kept("INTERSECT, EXCEPT and their ALL forms", Method.KEYS, ("intersect", "intersect_all", "except", "except_all")),
+    Kept(
+        "LEFT, RIGHT and FULL OUTER JOIN with an equality",
+        Method.KEYS,
+        (
+            "left_join",
+            "right_join",
+            "full_join",
+            "full_using",
+            "left_condition",
+            "left_chain",
+            "left_derived",
+            "left_aggregate",
+        ),
+    ),
+    Kept("outer, semi and anti joins without an equality", Method.WHOLE, ("left_without_key",)),
+    Kept("LEFT SEMI JOIN, LEFT ANTI JOIN", Method.KEYS, ("semi_join", "anti_join")),
+    Kept(
+        "IN, NOT IN, EXISTS, NOT EXISTS",
+        Method.KEYS,
+        (
+            "in_query",
+            "not_in_query",
+            "not_in_nonnull",
+            "not_in_correlated",
+            "pair_in",
+            "exists",
+            "not_exists",
+            "exists_or",
+            "in_value",
+            "exists_value",
+            "nested",
+        ),
+    ),
+    Kept(
+        "scalar subqueries, correlated by equality or not, in SELECT, WHERE and HAVING",
+        Method.KEYS,
+        ("scalar", "scalar_correlated", "scalar_selected", "scalar_count", "scalar_having"),
+    ),
+    Kept(
+        "window functions with PARTITION BY, QUALIFY",
+        Method.KEYS,
+        ("ranked", "running", "two_partitions", "named_window", "qualify", "latest"),
+    ),
+    Kept("window functions without PARTITION BY", Method.WHOLE, ("window_of_aggregates",)),
+    Kept("ORDER BY with LIMIT and OFFSET", Method.WHOLE, ("top", "top_offset", "top_of_union")),
+)
+
 REFUSED: tuple[Construct, ...] = (
-    Construct(
-        "AGGREGATE",
-        "aggregate functions and GROUP BY",
-        "Keep the join view and aggregate when you read it.",
-        "SELECT k, count(*) FROM r GROUP BY k",
-    ),
-    Construct(
-        "DISTINCT",
-        "SELECT DISTINCT",
-        "Keep duplicates in the view and use DISTINCT when you read it.",
-        "SELECT DISTINCT k FROM r",
-    ),
-    Construct(
-        "SET_OPERATION",
-        "UNION (distinct), INTERSECT, EXCEPT",
-        "Use UNION ALL, and de-duplicate when you read.",
-        "SELECT k FROM r UNION SELECT k FROM s",
-    ),
     Construct(
         "UNION_BY_NAME",
         "UNION ALL BY NAME",
@@ -49,50 +130,52 @@ REFUSED: tuple[Construct, ...] = (
         "SELECT k FROM r UNION ALL BY NAME SELECT k FROM s",
     ),
     Construct(
-        "OUTER_JOIN",
-        "LEFT, RIGHT and FULL OUTER JOIN",
-        "Use an inner join, or two views.",
-        "SELECT r.k FROM r LEFT JOIN s ON r.k = s.k",
-    ),
-    Construct(
-        "SEMI_JOIN",
-        "LEFT SEMI JOIN",
-        "Join with the key and remove duplicates when you read.",
-        "SELECT r.k FROM r LEFT SEMI JOIN s ON r.k = s.k",
-    ),
-    Construct(
-        "ANTI_JOIN", "LEFT ANTI JOIN", "Filter when you read.", "SELECT r.k FROM r LEFT ANTI JOIN s ON r.k = s.k"
-    ),
-    Construct(
         "SUBQUERY",
-        "subqueries in expressions (IN, EXISTS, scalar)",
+        "subqueries in places where no join can stand for them",
         "Write it as a join in FROM.",
-        "SELECT k FROM r WHERE k IN (SELECT k FROM s)",
+        "SELECT k, v IN (SELECT v FROM s WHERE s.k = r.k) AS found FROM r",
     ),
     Construct(
-        "WINDOW",
-        "window functions and QUALIFY",
-        "Apply the window when you read the view.",
-        "SELECT k, row_number() OVER (ORDER BY k) AS n FROM r",
+        "CORRELATION",
+        "subqueries tied to the query around them in a way that no join expresses",
+        "Write the subquery as a join in FROM.",
+        "SELECT k FROM r WHERE v > (SELECT count(*) FROM s WHERE s.k < r.k)",
+    ),
+    Construct(
+        "UNGROUPED",
+        "columns beside GROUP BY that are not written as in GROUP BY",
+        "Repeat the expression of GROUP BY word for word.",
+        "SELECT v + k AS x FROM r GROUP BY k + v",
+    ),
+    Construct(
+        "ORDER_BOUND",
+        "window functions whose answer depends on the order of rows that tie, or that add up floating-point numbers",
+        "Use decimals, or ROWS frames, or a function that ties do not change.",
+        "SELECT k, last_value(v) OVER (PARTITION BY k ORDER BY v) AS l FROM r",
     ),
     Construct(
         "ORDER_BY",
-        "ORDER BY, SORT BY, CLUSTER BY and DISTRIBUTE BY in the query",
+        "ORDER BY without LIMIT, SORT BY, CLUSTER BY and DISTRIBUTE BY in the query",
         "A view is a bag without order: order when you read it.",
         "SELECT k FROM r ORDER BY k",
     ),
-    Construct("LIMIT", "LIMIT, OFFSET and FETCH", "Limit when you read the view.", "SELECT k FROM r LIMIT 3"),
+    Construct(
+        "LIMIT",
+        "LIMIT and OFFSET without ORDER BY, or by anything but a number",
+        "Say by ORDER BY which rows are the first.",
+        "SELECT k FROM r LIMIT 3",
+    ),
     Construct(
         "LATERAL",
-        "LATERAL VIEW and LATERAL subqueries",
-        "Expand when you read the view.",
-        "SELECT k, x FROM r LATERAL VIEW explode(array(1, 2)) e AS x",
+        "LATERAL with an outer join, or of anything but a query or a generator",
+        "Join the rows in FROM.",
+        "SELECT r.k FROM r LEFT JOIN LATERAL (SELECT k FROM s WHERE s.k = r.k) x",
     ),
     Construct(
         "GENERATOR",
-        "functions that return several rows (explode, inline, stack)",
-        "Expand when you read the view.",
-        "SELECT explode(array(1, 2)) AS x FROM r",
+        "generators beside GROUP BY, or without names for their columns",
+        "Name their columns, and aggregate in a query around it.",
+        "SELECT explode(array(1, 2)) FROM r",
     ),
     Construct(
         "PIVOT", "PIVOT and UNPIVOT", "Pivot when you read the view.", "SELECT * FROM r PIVOT (sum(v) FOR k IN (1, 2))"
@@ -155,12 +238,6 @@ REFUSED: tuple[Construct, ...] = (
         "SELECT x.`(k + 1)` AS y FROM (SELECT k + 1 FROM r) AS x",
     ),
     Construct(
-        "VIEW_ON_VIEW",
-        "a materialized view in FROM",
-        "Write the view's query as a subquery.",
-        "SELECT k FROM existing_view",
-    ),
-    Construct(
         "UNGROUPABLE_COLUMN",
         "output columns of type MAP or VARIANT, or with a collation: values that can't be told apart by comparison",
         "Turn it into an array or JSON text, for instance by map_entries or to_json.",
@@ -192,8 +269,8 @@ REFUSED: tuple[Construct, ...] = (
     ),
     Construct(
         "OTHER",
-        "anything else that is not a select, a join or UNION ALL",
-        "Use SELECT, inner joins, WHERE and UNION ALL.",
+        "anything else that is not a query as docs/sql.md lists them",
+        "Write it with what docs/sql.md lists.",
         "",
     ),
 )
@@ -225,6 +302,22 @@ AGGREGATE_FUNCTIONS = frozenset(
     tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
     tuple_union_agg_integer var_pop var_samp variance""".split()  # noqa: SIM905
 )
+
+# Their value depends on the order in which rows come.
+ORDER_BOUND_AGGREGATES = frozenset(
+    """any_value approx_percentile approx_top_k array_agg collect_list collect_set count_min_sketch first first_value
+    histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float last last_value listagg max_by min_by mode
+    nth_value percentile_approx string_agg theta_intersection_agg theta_sketch_agg theta_union_agg""".split()  # noqa: SIM905
+)
+# Over floating-point numbers, so does what adds up.
+ADDING_AGGREGATES = frozenset(
+    """avg mean try_avg sum try_sum std stddev stddev_pop stddev_samp var_pop var_samp variance skewness kurtosis corr
+    covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
+    regr_syy""".split()  # noqa: SIM905
+)
+# These add up squares or quotients as doubles, whatever they are given.
+ADDING_AS_DOUBLE = ADDING_AGGREGATES - {"avg", "mean", "try_avg", "sum", "try_sum"}
 
 
 def refuse(code: str, found: str, node: exp.Expr | None, text: str) -> UnsupportedSql:

@@ -32,6 +32,12 @@ def _spelled(node: exp.Expr, name: str) -> exp.Expr:
     return node
 
 
+# sqlglot reads these into nodes of its own, under other names.
+_TRANSLATED = frozenset(
+    {"APPROX_PERCENTILE", "PERCENTILE_APPROX", "PERCENTILE", "LISTAGG", "STRING_AGG", "MAX_BY", "MIN_BY"}
+)
+
+
 class VerbatimSpark(Spark):
     NORMALIZE_NOT_NULL = False
 
@@ -42,7 +48,7 @@ class VerbatimSpark(Spark):
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         STRICT_CAST = True
         FUNCTION_PARSERS = {  # noqa: RUF012
-            **Spark.Parser.FUNCTION_PARSERS,
+            **{name: how for name, how in Spark.Parser.FUNCTION_PARSERS.items() if name not in _TRANSLATED},
             "SUBSTR": lambda self: _spelled(self._parse_substring(), "SUBSTR"),
         }
         FUNCTIONS = {"ARRAY": Spark.Parser.FUNCTIONS["ARRAY"]}  # noqa: RUF012

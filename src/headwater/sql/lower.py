@@ -1,259 +1,448 @@
 """From a SELECT to a plan.
 
 Subqueries in FROM and CTEs are inlined, so that every branch of UNION ALL becomes one normal form: a projection
-of a selection of one join of scans. A derived column is replaced by its expression wherever it is used,
-which is right because every expression that gets this far is deterministic. What a view may not hold is refused
-here with its reason code and its place in the text; nothing is guessed and nothing is dropped, except ORDER-free
-optimizer hints, which do not change the answer.
+of a selection of one join, of tables and of nodes for what is not linear. A derived column is replaced by its
+expression wherever it is used, which is right because every expression that gets this far is deterministic. What a
+view may not hold is refused here with its reason code and its place in the text; nothing is guessed and nothing is
+dropped, except optimizer hints, which do not change the answer.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Union, validate
-from headwater.errors import SqlAnalysisError
-from headwater.sql import constructs
+from headwater.algebra.nodes import MatchKind, Nodes
+from headwater.algebra.plan import Plan
+from headwater.errors import SqlAnalysisError, UnsupportedSql
+from headwater.sql.blocks import AggregateOn, Block, Finish, GeneratorOn, Leaf, OuterRef, TopOn, UnionOf
 from headwater.sql.constructs import refuse
-from headwater.sql.dialect import TypedLiteral, column, parse, position, quoted, to_text
+from headwater.sql.dialect import column, parse, position, to_text
+from headwater.sql.expressions import Ctes, Expressions, conjuncts, is_generator
+from headwater.sql.grouping import GroupBy, Grouping, distinct, has_aggregates, read_group_by
 from headwater.sql.scope import Relation, Scope
+from headwater.sql.subqueries import add_condition, add_match, attach_row, fill, outside, split
+from headwater.sql.windows import add_windows, name_windows
 
-_SELECT_CLAUSES = {
-    "group": "AGGREGATE",
-    "having": "AGGREGATE",
-    "distinct": "DISTINCT",
-    "windows": "WINDOW",
-    "qualify": "WINDOW",
-    "order": "ORDER_BY",
+_REFUSED_CLAUSES = {
     "sort": "ORDER_BY",
     "cluster": "ORDER_BY",
     "distribute": "ORDER_BY",
-    "limit": "LIMIT",
-    "offset": "LIMIT",
-    "fetch": "LIMIT",
-    "laterals": "LATERAL",
     "pivots": "PIVOT",
     "sample": "SAMPLE",
 }
-_SELECT_ALLOWED = {"expressions", "from_", "joins", "where", "with_", "hint", "kind"}
-# With three arguments the first is a unit such as DAY, which reads like a column.
-_UNIT_FIRST = frozenset({"dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"})
-# DATE'today' reads the clock when the text is analysed.
-_CLOCK_WORD = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_SELECT_ALLOWED = {
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "with_",
+    "hint",
+    "kind",
+    "group",
+    "having",
+    "distinct",
+    "qualify",
+    "order",
+    "limit",
+    "offset",
+    "laterals",
+}
+_MATCHES = {
+    ("LEFT", ""): MatchKind.LEFT,
+    ("LEFT", "OUTER"): MatchKind.LEFT,
+    ("RIGHT", ""): MatchKind.RIGHT,
+    ("RIGHT", "OUTER"): MatchKind.RIGHT,
+    ("FULL", ""): MatchKind.FULL,
+    ("FULL", "OUTER"): MatchKind.FULL,
+    ("", "SEMI"): MatchKind.SEMI,
+    ("LEFT", "SEMI"): MatchKind.SEMI,
+    ("", "ANTI"): MatchKind.ANTI,
+    ("LEFT", "ANTI"): MatchKind.ANTI,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """``plan``'s attributes are the view's outputs in order; ``names`` what we take them to be called (None: unknown).
 
-    ``mentioned`` gives for each base table the columns that the text needs to be understood; the plan's scans may hold
-    fewer, since a column that ``*`` brought into a subquery and nobody uses is not read.
+    ``nodes`` are the non-linear parts below the plan. ``mentioned`` gives for each table the columns that the text
+    needs to be understood; the plan's scans may hold fewer, since a column that ``*`` brought into a subquery and
+    nobody uses is not read.
     """
 
     plan: Plan
+    nodes: Nodes
     names: tuple[str | None, ...]
     mentioned: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class _Block:
-    """A select-project-join under construction: the join's inputs, its conditions, and the named outputs."""
-
-    inputs: list[_Leaf | _Union]
-    conditions: list[exp.Expr]
-    columns: list[tuple[str | None, exp.Expr]]
-
-
-@dataclass(slots=True, eq=False)
-class _Leaf:
-    """A base table in FROM; its scan is made at the end, when the columns in use are known."""
-
-    table: str
-    columns: tuple[str, ...]
-    alias: str
-    mentioned: set[int] = field(default_factory=set)
-
-    def attribute(self, index: int) -> str:
-        return f"{self.alias}.{self.columns[index]}"
-
-    def value(self, index: int) -> exp.Expr:
-        self.mentioned.add(index)
-        return column(self.attribute(index))
-
-
-@dataclass(slots=True, eq=False)
-class _Union:
-    branches: list[_Block]
-    attributes: tuple[str, ...]
-
-
-def lower(
-    text: str, tables: Mapping[str, tuple[str, ...]], *, views: frozenset[str], functions: frozenset[str] | None
-) -> Lowered:
-    """``tables`` maps each tracked name to its columns; ``functions`` are Spark's built-in ones (None: not checked)."""
-    lowering = _Lowering(text, {name.lower(): (name, columns) for name, columns in tables.items()}, views, functions)
+def lower(text: str, tables: Mapping[str, tuple[str, ...]], *, functions: frozenset[str] | None) -> Lowered:
+    """``tables`` maps each known name to its columns; ``functions`` are Spark's built-in ones (None: not checked)."""
+    lowering = _Lowering(text, {name.lower(): (name, columns) for name, columns in tables.items()}, functions)
     block = lowering.query(parse(text), {})
-    plan = lowering.finish(block)
-    validate(plan)
-    return Lowered(plan, tuple(name for name, _ in block.columns), lowering.mentioned())
+    finish = Finish()
+    plan = finish.plan(block)
+    return Lowered(plan, finish.nodes, tuple(name for name, _ in block.columns), lowering.mentioned())
 
 
 class _Lowering:
     def __init__(
-        self,
-        text: str,
-        tables: Mapping[str, tuple[str, tuple[str, ...]]],
-        views: frozenset[str],
-        functions: frozenset[str] | None,
+        self, text: str, tables: Mapping[str, tuple[str, tuple[str, ...]]], functions: frozenset[str] | None
     ) -> None:
         self.text = text
         self.tables = tables
-        self.views = views
-        self.functions = functions
-        self.leaves: list[_Leaf] = []
+        self.expressions = Expressions(text, functions)
+        self.leaves: list[Leaf] = []
         self.aliases: set[str] = set()
         self.used_ctes: set[int] = set()
-        self.unions = 0
+        self.numbered: dict[str, int] = {}
+
+    def refuse(self, code: str, found: str, node: exp.Expr | None) -> UnsupportedSql:
+        return refuse(code, found, node, self.text)
 
     # ------------------------------------------------------------------ queries
 
-    def query(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
+    def query(self, node: exp.Expr, ctes: Ctes, parent: Scope | None = None) -> Block:
         visible = self._with(node, ctes)
-        block = self._body(node, visible)
+        block = self._body(node, visible, parent)
         for cte in node.args["with_"].expressions if node.args.get("with_") else []:
             if id(cte) not in self.used_ctes:
                 visible[cte.alias.lower()]()  # its tables and columns are in the text, so the text needs them
         return block
 
-    def _body(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
+    def _body(self, node: exp.Expr, ctes: Ctes, parent: Scope | None) -> Block:
         match node:
             case exp.Subquery():
-                self._only(node, {"this", "alias", "with_"})
-                return self.query(node.this, ctes)
+                self._only(node, {"this", "alias", "with_", "order", "limit", "offset"})
+                block = self.query(node.this, ctes, parent)
+                return self._ordered(node, block, ctes)
             case exp.Select():
-                return self._select(node, ctes)
-            case exp.Union():
-                return self._union(node, ctes)
+                return self._select(name_windows(node), ctes, parent)
             case exp.SetOperation():
-                raise refuse("SET_OPERATION", type(node).__name__.upper(), node, self.text)
+                return self._ordered(node, self._set_operation(node, ctes), ctes)
             case exp.Values():
-                raise refuse("INLINE_TABLE", "VALUES", node, self.text)
+                raise self.refuse("INLINE_TABLE", "VALUES", node)
             case _:
-                raise refuse("OTHER", type(node).__name__, node, self.text)
+                raise self.refuse("OTHER", type(node).__name__, node)
 
-    def _with(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> Mapping[str, Callable[[], _Block]]:
+    def _with(self, node: exp.Expr, ctes: Ctes) -> Ctes:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
         if clause.args.get("recursive"):
-            raise refuse("RECURSIVE_CTE", "WITH RECURSIVE", clause, self.text)
+            raise self.refuse("RECURSIVE_CTE", "WITH RECURSIVE", clause)
         visible = dict(ctes)
         for cte in clause.expressions:
             # Each use is lowered anew: a CTE used twice is two sets of leaves, as in a self-join.
             outer = dict(visible)
 
-            def define(cte: exp.CTE = cte, outer: Mapping[str, Callable[[], _Block]] = outer) -> _Block:
+            def define(cte: exp.CTE = cte, outer: Ctes = outer) -> Block:
                 self.used_ctes.add(id(cte))
                 return self._renamed(self.query(cte.this, outer), cte.args.get("alias"))
 
             visible[cte.alias.lower()] = define
         return visible
 
-    def _union(self, node: exp.Union, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
-        self._only(node, {"this", "expression", "distinct", "by_name", "with_"})
-        if node.args.get("distinct"):
-            raise refuse("SET_OPERATION", "UNION without ALL", node, self.text)
+    def _set_operation(self, node: exp.SetOperation, ctes: Ctes) -> Block:
+        self._only(node, {"this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset"})
         if node.args.get("by_name"):
-            raise refuse("UNION_BY_NAME", "UNION ALL BY NAME", node, self.text)
-        branches = [self.query(branch, ctes) for branch in self._branches(node, ctes)]
-        self.unions += 1
-        alias = self._fresh(f"union{self.unions}")
+            raise self.refuse("UNION_BY_NAME", "BY NAME", node)
+        if isinstance(node, exp.Union):
+            block = self._union([self.query(each, ctes) for each in self._branches(node)])
+            if node.args.get("distinct"):
+                distinct(self.fresh_node("group"), block)
+            return block
+        return self._subtracted(node, self.query(node.this, ctes), self.query(node.expression, ctes))
+
+    def _union(self, branches: list[Block]) -> Block:
+        alias = self._fresh(f"union{self._number('union')}")
         names = [name for name, _ in branches[0].columns]
         attributes = tuple(f"{alias}.{index}" for index in range(len(names)))
-        union = _Union(branches, attributes)
-        return _Block([union], [], [(name, column(a)) for name, a in zip(names, attributes, strict=True)])
+        together = UnionOf(branches, attributes)
+        return Block([together], [], [(name, column(a)) for name, a in zip(names, attributes, strict=True)])
 
-    def _branches(self, node: exp.Expr, ctes: Mapping[str, Callable[[], _Block]]) -> Iterator[exp.Expr]:
+    def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
         """``a UNION ALL b UNION ALL c`` parses as a tree; its branches stand side by side in one union."""
-        if isinstance(node, exp.Union) and not node.args.get("distinct") and not node.args.get("by_name"):
-            left, right = node.this, node.expression
-            yield from self._branches(left, ctes) if not left.args.get("with_") else [left]
-            yield from self._branches(right, ctes) if not right.args.get("with_") else [right]
-        else:
-            yield node
+        for side in (node.this, node.expression):
+            nested = (
+                isinstance(side, exp.Union)
+                and side.args.get("distinct") == node.args.get("distinct")
+                and not any(side.args.get(key) for key in ("by_name", "order", "limit", "offset", "with_"))
+            )
+            yield from self._branches(side) if nested else [side]
 
-    def _select(self, node: exp.Select, ctes: Mapping[str, Callable[[], _Block]]) -> _Block:
-        for clause, code in _SELECT_CLAUSES.items():
+    def _subtracted(self, node: exp.SetOperation, left: Block, right: Block) -> Block:
+        """INTERSECT and EXCEPT: how often each row stands on either side, and how often it is to stand."""
+        names = [name for name, _ in left.columns]
+        for number, side in enumerate((left, right)):
+            side.columns.append((None, exp.Literal.number(number)))
+        block = self._union([left, right])
+        *columns, (_, which) = block.columns
+        name = self.fresh_node("group")
+        counted = AggregateOn(name, block.close(), [(f"{name}.k{i}", value) for i, (_, value) in enumerate(columns)])
+        ours, theirs = column(f"{name}.v0"), column(f"{name}.v1")
+        counted.values = [
+            (attribute.name, _call("count_if", exp.EQ(this=which.copy(), expression=exp.Literal.number(number))))
+            for number, attribute in enumerate((ours, theirs))
+        ]
+        block.inputs = [counted]
+        block.columns = [(title, column(key)) for title, (key, _) in zip(names, counted.keys, strict=True)]
+        both = isinstance(node, exp.Intersect)
+        if node.args.get("distinct"):
+            block.conditions.append(exp.GT(this=ours, expression=exp.Literal.number(0)))
+            kind = exp.GT if both else exp.EQ
+            block.conditions.append(kind(this=theirs, expression=exp.Literal.number(0)))
+            return block
+        times = _call("least", ours, theirs) if both else exp.Sub(this=ours, expression=theirs)
+        copies = _call("array_repeat", exp.Literal.number(0), exp.cast(_call("greatest", times, _zero()), "INT"))
+        self._generate(_call("explode", copies), False, ["copy"], block)
+        return block
+
+    def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Block:
+        for clause, code in _REFUSED_CLAUSES.items():
             if node.args.get(clause):
                 found = node.args[clause]
-                raise refuse(code, clause.upper(), found[0] if isinstance(found, list) else found, self.text)
+                raise self.refuse(code, clause.upper(), found[0] if isinstance(found, list) else found)
         self._only(node, _SELECT_ALLOWED)
         if node.args.get("kind"):
-            raise refuse("OTHER", f"SELECT AS {node.args['kind']}", node, self.text)
+            raise self.refuse("OTHER", f"SELECT AS {node.args['kind']}", node)
         source = node.args.get("from_")
         if source is None:
-            raise refuse("NO_TABLE", "SELECT without FROM", node, self.text)
-        scope = Scope()
-        block = _Block([], [], [])
+            raise self.refuse("NO_TABLE", "SELECT without FROM", node)
+        scope, block = Scope(parent=parent), Block()
         self._from(source.this, scope, block, ctes)
         for join in node.args.get("joins") or []:
             self._join(join, scope, block, ctes)
+        for lateral in node.args.get("laterals") or []:
+            self._lateral_view(lateral, scope, block, ctes)
         where = node.args.get("where")
         if where is not None:
-            block.conditions.extend(self._conjuncts(self._scalar(where.this, scope, {})))
-        self._select_list(node, scope, block)
+            for conjunct in conjuncts(where.this):
+                add_condition(self, self.expressions.read(conjunct, scope, {}, ctes), block, _same)
+        self._project(node, scope, block, ctes)
         return block
+
+    # ------------------------------------------------------------------ what is selected
+
+    def _project(self, node: exp.Select, scope: Scope, block: Block, ctes: Ctes) -> None:
+        items, aliases = self._items(node, scope, block, ctes)
+
+        def read(part: exp.Expr) -> exp.Expr:
+            return self.expressions.read(part, scope, aliases, ctes)
+
+        having = [read(each) for each in conjuncts(node.args["having"].this)] if node.args.get("having") else []
+        qualify = [read(each) for each in conjuncts(node.args["qualify"].this)] if node.args.get("qualify") else []
+        order = self._order_items(node, items, read)
+        values = [value for _, value in items]
+        clause = node.args.get("group")
+        above = _same
+        if clause is not None or having or has_aggregates([*values, *order]):
+            by = read_group_by(clause, items, read) if clause is not None else GroupBy(())
+            if any(is_generator(part) for value in values for part in value.find_all(exp.Anonymous)):
+                raise self.refuse("GENERATOR", "a generator beside GROUP BY", node)
+            grouping = Grouping(self.fresh_node("group"), block, by, self.expressions)
+            above = grouping.above
+            for condition in having:
+                add_condition(self, condition, block, above)
+            if grouping.split_by_correlation:
+                if having:
+                    raise self.refuse("CORRELATION", "HAVING in a correlated subquery without GROUP BY", node)
+                block.when_empty = grouping.when_empty([(None, above(value)) for value in values])
+        filled = [fill(self, value, block, above) for value in (*values, *qualify, *order)]
+        if any(each.find(exp.Window) for each in filled):
+            filled = add_windows(self, filled, block)
+        values = filled[: len(items)]
+        block.conditions.extend(filled[len(items) : len(items) + len(qualify)])
+        block.columns = [(name, value) for (name, _), value in zip(items, values, strict=True)]
+        if node.args.get("distinct"):
+            self._distinct(node, block)
+        if node.args.get("limit") or node.args.get("offset") or order:
+            positions = [self._position(value, values) for value in filled[len(items) + len(qualify) :]]
+            self._top(node, block, filled[len(items) + len(qualify) :], positions)
+
+    def _distinct(self, node: exp.Select, block: Block) -> None:
+        if node.args["distinct"].args.get("on"):
+            raise self.refuse("OTHER", "DISTINCT ON", node)
+        distinct(self.fresh_node("group"), block)
+
+    def _items(
+        self, node: exp.Select, scope: Scope, block: Block, ctes: Ctes
+    ) -> tuple[list[tuple[str | None, exp.Expr]], dict[str, exp.Expr]]:
+        items: list[tuple[str | None, exp.Expr]] = []
+        aliases: dict[str, exp.Expr] = {}
+        for item in node.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                items.extend(self._star(item, scope))
+                continue
+            inner = item.this if isinstance(item, exp.Alias | exp.Aliases) else item
+            if is_generator(inner) or isinstance(item, exp.Aliases):
+                items.extend(self._generated(item, inner, scope, block, ctes))
+                continue
+            value = self.expressions.read(inner, scope, aliases, ctes)
+            items.append((item.alias if isinstance(item, exp.Alias) else _implied_name(inner), value))
+            if isinstance(item, exp.Alias):
+                aliases.setdefault(item.alias.lower(), value)
+        return items, aliases
+
+    def _star(self, item: exp.Expr, scope: Scope) -> list[tuple[str | None, exp.Expr]]:
+        star = item if isinstance(item, exp.Star) else item.this
+        if star.args.get("replace") or star.args.get("rename"):
+            raise self.refuse("STAR_REPLACE", to_text(item), item)
+        parts = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
+        found = scope.star(parts[0] if parts else None) if len(parts) < 2 else None
+        if found is None:
+            raise self.refuse("STRUCT_STAR", to_text(item), item)
+        excluded = set()
+        for left_out in star.args.get("except_") or []:
+            if len(getattr(left_out, "parts", [left_out])) > 1:
+                raise self.refuse("STAR_REPLACE", to_text(item), item)
+            excluded.add(left_out.name.lower())
+        return [(name, value) for name, value in found if name is None or name.lower() not in excluded]
+
+    def _generated(
+        self, item: exp.Expr, call: exp.Expr, scope: Scope, block: Block, ctes: Ctes
+    ) -> list[tuple[str | None, exp.Expr]]:
+        """explode(...) in the select list: LATERAL VIEW by another name."""
+        if isinstance(item, exp.Aliases):
+            names = [each.name for each in item.expressions]
+        elif isinstance(item, exp.Alias):
+            names = [item.alias]
+        else:
+            raise self.refuse("GENERATOR", f"{to_text(call)} without a name for its columns", item)
+        generator = self.expressions.read(call, scope, {}, ctes)
+        outputs = self._generate(generator, False, names, block)
+        return list(zip(names, outputs, strict=True))
+
+    def _generate(self, generator: exp.Expr, outer: bool, names: Sequence[str], block: Block) -> list[exp.Expr]:
+        alias = self._fresh(f"generator{self._number('generator')}")
+        outputs = tuple(f"{alias}.{name}" for name in names)
+        block.inputs = [GeneratorOn(block.close(), generator, outer, outputs)]
+        return [column(name) for name in outputs]
+
+    def _lateral_view(self, lateral: exp.Lateral, scope: Scope, block: Block, ctes: Ctes) -> None:
+        alias = lateral.args.get("alias")
+        if alias is None:
+            raise self.refuse("LATERAL", f"{to_text(lateral)} without names for its columns", lateral)
+        names = [each.name for each in alias.args.get("columns") or []]
+        if not lateral.args.get("view") or not is_generator(lateral.this) or not names:
+            raise self.refuse("LATERAL", to_text(lateral), lateral)
+        generator = self.expressions.read(lateral.this, scope, {}, ctes)
+        values = self._generate(generator, bool(lateral.args.get("outer")), names, block)
+        scope.relations.append(Relation(alias.name or None, tuple(names), lambda index: values[index].copy()))
+
+    # ------------------------------------------------------------------ ORDER BY and LIMIT
+
+    def _order_items(
+        self, node: exp.Expr, items: Sequence[tuple[str | None, exp.Expr]], read: Callable[[exp.Expr], exp.Expr]
+    ) -> list[exp.Expr]:
+        """ORDER BY keys: a number or a name of the select list goes before a column of the tables."""
+        clause = node.args.get("order")
+        found: list[exp.Expr] = []
+        for each in clause.expressions if clause is not None else []:
+            key = each.this
+            if isinstance(key, exp.Literal) and not key.is_string and key.name.isdigit():
+                found.append(items[int(key.name) - 1][1].copy())
+                continue
+            named = [
+                v for n, v in items if n is not None and isinstance(key, exp.Column) and n.lower() == key.name.lower()
+            ]
+            plain = isinstance(key, exp.Column) and not key.args.get("table")
+            found.append(named[0].copy() if named and plain else read(key))
+        return found
+
+    def _position(self, value: exp.Expr, values: Sequence[exp.Expr]) -> int | None:
+        return next((place for place, each in enumerate(values) if each == value), None)
+
+    def _ordered(self, node: exp.Expr, block: Block, ctes: Ctes) -> Block:
+        """ORDER BY and LIMIT after a query in parentheses or a set operation: over its columns."""
+        if not any(node.args.get(key) for key in ("order", "limit", "offset")):
+            return block
+        values = [value for _, value in block.columns]
+        scope = Scope([Relation(None, tuple(name for name, _ in block.columns), lambda index: values[index].copy())])
+        order = self._order_items(node, block.columns, lambda part: self.expressions.read(part, scope, {}, ctes))
+        self._top(node, block, order, [self._position(value, values) for value in order])
+        return block
+
+    def _top(self, node: exp.Expr, block: Block, order: Sequence[exp.Expr], positions: Sequence[int | None]) -> None:
+        clause = node.args.get("order")
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        if limit is None and offset is None:
+            raise self.refuse("ORDER_BY", "ORDER BY without LIMIT", clause)
+        if clause is None:
+            raise self.refuse("LIMIT", "LIMIT without ORDER BY", limit or offset)
+        name = self.fresh_node("top")
+        outputs = [(f"{name}.{index}", value) for index, (_, value) in enumerate(block.columns)]
+        computed: list[tuple[str, exp.Expr]] = []
+        keys: list[exp.Expr] = []
+        for each, value, place in zip(clause.expressions, order, positions, strict=True):
+            key = f"{name}.{place}" if place is not None else f"{name}.o{len(computed)}"
+            if place is None:
+                if node.args.get("distinct"):
+                    raise self.refuse("ORDER_BY", "ORDER BY of what DISTINCT does not select", each)
+                computed.append((key, value))
+            keys.append(exp.Ordered(**{**each.copy().args, "this": column(key)}))
+        floating = split(block)
+        if floating:
+            raise self.refuse("CORRELATION", "LIMIT in a correlated subquery", floating[0])
+        top = TopOn(name, block.close(), outputs, computed, keys, self._whole(limit, 2**31 - 1), self._whole(offset, 0))
+        block.inputs = [top]
+        block.columns = [(title, column(key)) for (title, _), (key, _) in zip(block.columns, outputs, strict=True)]
+
+    def _whole(self, clause: exp.Expr | None, default: int) -> int:
+        if clause is None:
+            return default
+        number = clause.expression
+        if isinstance(clause, exp.Fetch) or not isinstance(number, exp.Literal) or not number.name.isdigit():
+            raise self.refuse("LIMIT", to_text(clause).strip(), clause)
+        return int(number.name)
 
     # ------------------------------------------------------------------ FROM
 
-    def _from(self, node: exp.Expr, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
+    def _from(self, node: exp.Expr, scope: Scope, block: Block, ctes: Ctes) -> None:
         if isinstance(node, exp.Table):
             self._only(node, {"this", "alias", "joins", "db", "catalog"})
             if not isinstance(node.this, exp.Identifier):
-                raise refuse("TABLE_FUNCTION", to_text(node), node, self.text)
+                raise self.refuse("TABLE_FUNCTION", to_text(node), node)
             self._table(node, scope, block, ctes)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             if node.args.get("alias"):
-                raise refuse("OTHER", "an alias for a join in parentheses", node, self.text)
+                raise self.refuse("OTHER", "an alias for a join in parentheses", node)
             self._from(node.this, scope, block, ctes)
         elif isinstance(node, exp.Subquery):
-            self._only(node, {"this", "alias", "with_", "joins"})
+            self._only(node, {"this", "alias", "with_", "joins", "order", "limit", "offset"})
             inner = self._renamed(self.query(node, ctes), node.args.get("alias"))
             self._derived(inner, node.alias or None, scope, block)
         elif isinstance(node, exp.Lateral):
-            raise refuse("LATERAL", "LATERAL", node, self.text)
+            self._lateral(node, scope, block, ctes)
         elif isinstance(node, exp.Values):
-            raise refuse("INLINE_TABLE", "VALUES", node, self.text)
+            raise self.refuse("INLINE_TABLE", "VALUES", node)
         else:
-            raise refuse("OTHER", type(node).__name__, node, self.text)
+            raise self.refuse("OTHER", type(node).__name__, node)
         for join in node.args.get("joins") or []:
             self._join(join, scope, block, ctes)
 
-    def _table(self, node: exp.Table, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
+    def _table(self, node: exp.Table, scope: Scope, block: Block, ctes: Ctes) -> None:
         name = node.name
         qualified = node.args.get("db") is not None
         if not qualified and name.lower() in ctes:
             inner = self._renamed(ctes[name.lower()](), node.args.get("alias"))
             self._derived(inner, node.alias or name, scope, block)
             return
-        if not qualified and name.lower() in self.views:
-            raise refuse("VIEW_ON_VIEW", name, node, self.text)
         if qualified or name.lower() not in self.tables:
             line, place = position(node, self.text) or (None, None)
             raise SqlAnalysisError(
                 f"Table {to_text(node)} is not tracked by this lake.",
                 line=line,
                 column=place,
-                remedy=f"Track it first: lake.track({name!r}, <path>). Tracked: "
+                remedy=f"Track it first: lake.track({name!r}, <path>). Known: "
                 + (", ".join(sorted(known for known, _ in self.tables.values())) or "none")
                 + ".",
             )
         table, columns = self.tables[name.lower()]
-        leaf = _Leaf(table, columns, self._fresh(node.alias or name))
+        leaf = Leaf(table, columns, self._fresh(node.alias or name))
         self.leaves.append(leaf)
         block.inputs.append(leaf)
         visible = self._column_names(node.args.get("alias"), columns)
@@ -261,7 +450,7 @@ class _Lowering:
             leaf.mentioned.update(range(len(columns)))
         scope.relations.append(Relation(node.alias or name, visible, leaf.value))
 
-    def _derived(self, inner: _Block, alias: str | None, scope: Scope, block: _Block) -> None:
+    def _derived(self, inner: Block, alias: str | None, scope: Scope, block: Block) -> None:
         block.inputs.extend(inner.inputs)
         block.conditions.extend(inner.conditions)
         values = [value for _, value in inner.columns]
@@ -269,171 +458,133 @@ class _Lowering:
             Relation(alias, tuple(name for name, _ in inner.columns), lambda index: values[index].copy())
         )
 
-    def _join(self, join: exp.Join, scope: Scope, block: _Block, ctes: Mapping[str, Callable[[], _Block]]) -> None:
+    def _lateral(self, node: exp.Lateral, scope: Scope, block: Block, ctes: Ctes) -> None:
+        """LATERAL (SELECT ...): a subquery that may mention what stands before it."""
+        if not isinstance(node.this, exp.Subquery):
+            raise self.refuse("LATERAL", to_text(node), node)
+        inner = self._renamed(self.query(node.this, ctes, scope), node.args.get("alias"))
+        if inner.when_empty is None:
+            inner.conditions = [outside(each, _same) for each in inner.conditions]
+            values = [outside(value, _same) for _, value in inner.columns]
+            block.inputs.extend(inner.inputs)
+            block.conditions.extend(inner.conditions)
+        else:
+            values = attach_row(self, inner, block, _same, drops_null=False)
+        scope.relations.append(
+            Relation(node.alias or None, tuple(name for name, _ in inner.columns), lambda index: values[index].copy())
+        )
+
+    def _join(self, join: exp.Join, scope: Scope, block: Block, ctes: Ctes) -> None:
         side, kind, method = (str(join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-        if kind in ("SEMI", "ANTI"):
-            raise refuse(f"{kind}_JOIN", f"{side} {kind} JOIN".strip(), join, self.text)
-        if side or kind == "OUTER":
-            raise refuse("OUTER_JOIN", f"{side} {kind} JOIN".replace("  ", " ").strip(), join, self.text)
-        if kind not in ("", "INNER", "CROSS") or method not in ("", "NATURAL"):
-            raise refuse("OTHER", f"{method} {kind} JOIN".strip(), join, self.text)
+        matched = _MATCHES.get((side, kind))
+        if (matched is None and (side or kind not in ("", "INNER", "CROSS"))) or method not in ("", "NATURAL"):
+            raise self.refuse("OTHER", " ".join(filter(None, (method, side, kind, "JOIN"))), join)
         self._only(join, {"this", "side", "kind", "method", "on", "using"})
-        before = len(scope.relations)
-        self._from(join.this, scope, block, ctes)
-        left, right = scope.relations[:before], scope.relations[before:]
+        if matched is None:
+            before = len(scope.relations)
+            self._from(join.this, scope, block, ctes)
+            left = Scope(scope.relations[:before], scope.merged)
+            right = Scope(scope.relations[before:])
+            block.conditions.extend(self._merged(join, scope, left, right, None))
+            for condition in self._on(join, scope, ctes):
+                add_condition(self, condition, block, _same)
+            return
+        if isinstance(join.this, exp.Lateral):
+            raise self.refuse("LATERAL", f"{side} JOIN LATERAL", join)
+        right, right_block = Scope(parent=scope.parent), Block()
+        self._from(join.this, right, right_block, ctes)
+        if split(right_block):
+            raise self.refuse("CORRELATION", "an outer column below an outer join", join)
+        left = Scope(list(scope.relations), scope.merged, scope.parent)
+        scope.relations.extend(right.relations)
+        conditions = self._merged(join, scope, left, right, matched)
+        conditions += [fill(self, each, Block(), _same) for each in self._on(join, scope, ctes)]
+        if any(each.find(OuterRef) for each in conditions):
+            raise self.refuse("CORRELATION", "an outer column in the condition of an outer join", join)
+        self._matched(matched, scope, left, right, block, right_block, conditions)
+
+    def _matched(
+        self,
+        kind: MatchKind,
+        scope: Scope,
+        left: Scope,
+        right: Scope,
+        block: Block,
+        right_block: Block,
+        conditions: list[exp.Expr],
+    ) -> None:
+        """Put an outer, semi or anti join on the block, and read the names of its sides through it."""
+        floating = split(block)
+        match = add_match(self, kind, block, right_block, conditions)
+        block.conditions.extend(floating)
+        if kind in (MatchKind.SEMI, MatchKind.ANTI):
+            scope.relations = left.relations
+            return
+        through = []
+        for side, relations in enumerate((left.relations, right.relations)):
+            may_be_null = kind is MatchKind.FULL or (kind is MatchKind.LEFT) == (side == 1)
+            for each in relations:
+                if not may_be_null:
+                    through.append(each)
+                    continue
+
+                def value(index: int, each: Relation = each, side: int = side) -> exp.Expr:
+                    return match.bind(side, each.value(index))
+
+                through.append(Relation(each.alias, each.columns, value))
+        scope.relations = through
+        if kind is not MatchKind.LEFT:
+            own = left.merged
+            scope.merged = {
+                name: match.bind(0, value) if own.get(name) is value and not isinstance(value, exp.Column) else value
+                for name, value in scope.merged.items()
+            }
+
+    def _on(self, join: exp.Join, scope: Scope, ctes: Ctes) -> list[exp.Expr]:
+        on = join.args.get("on")
+        if on is None or (isinstance(on, exp.Boolean) and on.this):
+            return []
+        return [self.expressions.read(each, scope, {}, ctes) for each in conjuncts(on)]
+
+    def _merged(
+        self, join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: MatchKind | None
+    ) -> list[exp.Expr]:
+        """The conditions of USING or NATURAL; their columns are merged in the scope."""
         using = [name.name for name in join.args.get("using") or []]
-        if method == "NATURAL":
-            theirs = {name.lower() for name in Scope(right).names()}
-            using = [name for name in Scope(left, scope.merged).names() if name.lower() in theirs]
-            for relation in (*left, *right):  # every name decides what is joined
+        if str(join.args.get("method") or "").upper() == "NATURAL":
+            theirs = {name.lower() for name in right.names()}
+            using = [name for name in left.names() if name.lower() in theirs]
+            for relation in (*left.relations, *right.relations):  # every name decides what is joined
                 for index in range(len(relation.columns)):
                     relation.value(index)
-        merged = [self._merge(name, Scope(left, scope.merged), Scope(right), block) for name in using]
+        merged: dict[str, exp.Expr] = {}
+        conditions: list[exp.Expr] = []
+        for name in using:
+            ours, other = left.resolve([name]), right.resolve([name])
+            if ours is None or other is None:
+                raise SqlAnalysisError(f"USING column {name} is missing on one side of the join.")
+            conditions.append(exp.EQ(this=ours[0].copy(), expression=other[0].copy()))
+            match kind:
+                case MatchKind.FULL:
+                    merged[name.lower()] = _call("coalesce", ours[0].copy(), other[0].copy())
+                case MatchKind.RIGHT:
+                    merged[name.lower()] = other[0].copy()
+                case _:
+                    merged[name.lower()] = ours[0].copy()
         # Spark's order: the columns of the latest join come first.
-        scope.merged = {**dict(merged), **{name: v for name, v in scope.merged.items() if name not in dict(merged)}}
-        on = join.args.get("on")
-        if on is not None and not (isinstance(on, exp.Boolean) and on.this):
-            block.conditions.extend(self._conjuncts(self._scalar(on, scope, {})))
+        scope.merged = {**merged, **{name: value for name, value in scope.merged.items() if name not in merged}}
+        return conditions
 
-    def _merge(self, name: str, left: Scope, right: Scope, block: _Block) -> tuple[str, exp.Expr]:
-        ours, theirs = left.resolve([name]), right.resolve([name])
-        if ours is None or theirs is None:
-            raise SqlAnalysisError(f"USING column {name} is missing on one side of the join.")
-        block.conditions.append(exp.EQ(this=ours[0], expression=theirs[0]))
-        return name.lower(), ours[0].copy()
-
-    def _renamed(self, block: _Block, alias: exp.TableAlias | None) -> _Block:
+    def _renamed(self, block: Block, alias: exp.TableAlias | None) -> Block:
         names = self._column_names(alias, tuple(name for name, _ in block.columns))
-        return _Block(block.inputs, block.conditions, [(n, v) for n, (_, v) in zip(names, block.columns, strict=True)])
+        block.columns = [(n, v) for n, (_, v) in zip(names, block.columns, strict=True)]
+        return block
 
     def _column_names(self, alias: exp.TableAlias | None, columns: tuple[str | None, ...]) -> tuple[str | None, ...]:
         given = tuple(name.name for name in alias.args.get("columns") or []) if alias is not None else ()
         return given or columns
 
-    # ------------------------------------------------------------------ SELECT list and expressions
-
-    def _select_list(self, node: exp.Select, scope: Scope, block: _Block) -> None:
-        aliases: dict[str, exp.Expr] = {}
-        for item in node.expressions:
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                block.columns.extend(self._star(item, scope))
-                continue
-            if isinstance(item, exp.Aliases):
-                raise refuse("GENERATOR", to_text(item), item, self.text)
-            inner = item.this if isinstance(item, exp.Alias) else item
-            value = self._scalar(inner, scope, aliases)
-            name = item.alias if isinstance(item, exp.Alias) else self._implied_name(inner)
-            block.columns.append((name, value))
-            if isinstance(item, exp.Alias):
-                aliases.setdefault(item.alias.lower(), value)
-
-    def _star(self, item: exp.Expr, scope: Scope) -> list[tuple[str | None, exp.Expr]]:
-        star = item if isinstance(item, exp.Star) else item.this
-        if star.args.get("replace") or star.args.get("rename"):
-            raise refuse("STAR_REPLACE", to_text(item), item, self.text)
-        parts = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
-        found = scope.star(parts[0] if parts else None) if len(parts) < 2 else None
-        if found is None:
-            raise refuse("STRUCT_STAR", to_text(item), item, self.text)
-        excluded = set()
-        for left_out in star.args.get("except_") or []:
-            if len(getattr(left_out, "parts", [left_out])) > 1:
-                raise refuse("STAR_REPLACE", to_text(item), item, self.text)
-            excluded.add(left_out.name.lower())
-        return [(name, value) for name, value in found if name is None or name.lower() not in excluded]
-
-    def _implied_name(self, node: exp.Expr) -> str | None:
-        match node:
-            case exp.Column():
-                return node.name
-            case exp.Dot(expression=exp.Identifier()):
-                return str(node.expression.name)
-            case exp.Paren():
-                return self._implied_name(node.this)
-            case _:
-                return None
-
-    def _scalar(self, node: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
-        """A copy of an expression with every column replaced by what it stands for."""
-        for part in node.walk():
-            self._check(part)
-
-        def replace(part: exp.Expr) -> exp.Expr:
-            if isinstance(part, exp.Column) and not _is_unit(part):
-                return self._column(part, scope, aliases)
-            return part
-
-        # The root of a copy may itself be replaced, so it hangs under a node of its own.
-        held = exp.Paren(this=node.copy())
-        _name_fields(held)
-        replaced: exp.Expr = held.transform(replace).this
-        return replaced
-
-    def _column(self, node: exp.Column, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
-        parts = [part.name for part in node.parts]
-        found = scope.resolve(parts)
-        if found is None and len(parts) == 1 and parts[0].lower() in aliases:
-            found = exp.paren(aliases[parts[0].lower()].copy()), []
-        elif found is None and parts[0].lower() in aliases:
-            found = exp.paren(aliases[parts[0].lower()].copy()), parts[1:]
-        if found is None:
-            if len(parts) == 1 and self._is_bare_function(parts[0]):
-                raise refuse("NONDETERMINISTIC", f"{parts[0]}", node, self.text)
-            # Spark, which has accepted the text, knows it as a session variable or under a name that it made up.
-            variable = len(parts) == 1 and parts[0].isidentifier()
-            raise refuse("PARAMETER" if variable else "UNNAMED_COLUMN", to_text(node), node, self.text)
-        value, fields = found
-        if (fields and not isinstance(value, exp.Column)) or not isinstance(
-            value, exp.Column | exp.Literal | exp.Paren
-        ):
-            value = exp.paren(value)
-        for name in fields:
-            value = exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True))
-        return value
-
-    def _is_bare_function(self, name: str) -> bool:
-        return name.lower() in constructs.NONDETERMINISTIC_FUNCTIONS
-
-    def _check(self, node: exp.Expr) -> None:
-        match node:
-            case exp.Window() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
-                raise refuse("WINDOW" if isinstance(node, exp.Window) else "AGGREGATE", to_text(node), node, self.text)
-            case exp.Query() | exp.Exists():
-                raise refuse("SUBQUERY", "a query inside an expression", node, self.text)
-            case exp.Parameter() | exp.Placeholder() | exp.SessionParameter():
-                raise refuse("PARAMETER", to_text(node), node, self.text)
-            case exp.AggFunc():
-                raise refuse("AGGREGATE", to_text(node), node, self.text)
-            case exp.Any() if not isinstance(node.parent, exp.Binary):  # any(b); LIKE ANY (...) is another thing
-                raise refuse("AGGREGATE", to_text(node), node, self.text)
-            case exp.Star():
-                raise refuse("STAR_REPLACE", "* inside an expression", node.parent, self.text)
-            case TypedLiteral() if _CLOCK_WORD.match(node.this.name):
-                raise refuse("NONDETERMINISTIC", to_text(node), node, self.text)
-            case exp.Anonymous():
-                self._check_function(node)
-
-    def _check_function(self, node: exp.Anonymous) -> None:
-        name = node.name.lower()
-        if name in constructs.NONDETERMINISTIC_FUNCTIONS:
-            raise refuse("NONDETERMINISTIC", to_text(node), node, self.text)
-        if name in constructs.CLOCK_WITHOUT_ARGUMENTS and not node.expressions:
-            raise refuse("NONDETERMINISTIC", to_text(node), node, self.text)
-        if name in constructs.GENERATOR_FUNCTIONS:
-            raise refuse("GENERATOR", to_text(node), node, self.text)
-        if name in constructs.AGGREGATE_FUNCTIONS:
-            raise refuse("AGGREGATE", to_text(node), node, self.text)
-        if self.functions is not None and name not in self.functions | _UNIT_FIRST:
-            raise refuse("USER_FUNCTION", to_text(node), node, self.text)
-
-    def _conjuncts(self, condition: exp.Expr) -> Iterator[exp.Expr]:
-        if isinstance(condition, exp.And):
-            yield from self._conjuncts(condition.this)
-            yield from self._conjuncts(condition.expression)
-        elif isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And):
-            yield from self._conjuncts(condition.this)
-        else:
-            yield condition
+    # ------------------------------------------------------------------ names
 
     def _only(self, node: exp.Expr, allowed: set[str]) -> None:
         """Refuse a clause that is not listed: what is not understood is never ignored."""
@@ -448,10 +599,19 @@ class _Lowering:
                     "order": "ORDER_BY",
                     "limit": "LIMIT",
                     "offset": "LIMIT",
+                    "fetch": "LIMIT",
                 }.get(key, "OTHER")
                 first = value[0] if isinstance(value, list) else value
                 place = first if isinstance(first, exp.Expr) else node
-                raise refuse(code, key.rstrip("_").upper(), place, self.text)
+                raise self.refuse(code, key.rstrip("_").upper(), place)
+
+    def fresh_node(self, kind: str) -> str:
+        """A name that no table can have."""
+        return f"{kind}#{self._number(kind)}"
+
+    def _number(self, kind: str) -> int:
+        self.numbered[kind] = self.numbered.get(kind, 0) + 1
+        return self.numbered[kind]
 
     def _fresh(self, wanted: str) -> str:
         wanted = wanted.replace(".", "_")  # so that alias.column is never two columns
@@ -462,8 +622,6 @@ class _Lowering:
         self.aliases.add(alias.lower())
         return alias
 
-    # ------------------------------------------------------------------ the plan
-
     def mentioned(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, set[int]] = {}
         for leaf in self.leaves:
@@ -471,66 +629,26 @@ class _Lowering:
         columns = {leaf.table: leaf.columns for leaf in self.leaves}
         return {table: tuple(columns[table][index] for index in sorted(used)) for table, used in found.items()}
 
-    def finish(self, block: _Block) -> Plan:
-        counter = iter(range(1_000_000))
-        outputs = tuple(f"out.{index}" for index in range(len(block.columns)))
-        return self._plan(block, outputs, counter)
 
-    def _plan(self, block: _Block, outputs: tuple[str, ...], counter: Iterator[int]) -> Plan:
-        values = [value for _, value in block.columns]
-        used = {part.name for each in (*block.conditions, *values) for part in each.find_all(exp.Column)}
-        inputs = [self._input(each, used, counter) for each in block.inputs]
-        plan: Plan = inputs[0] if len(inputs) == 1 else Join(tuple(inputs), tuple(block.conditions))
-        if len(inputs) == 1:
-            for condition in block.conditions:
-                plan = Filter(plan, condition)
-        return Project(plan, tuple(zip(outputs, values, strict=True)))
-
-    def _input(self, each: _Leaf | _Union, used: set[str], counter: Iterator[int]) -> Plan:
-        match each:
-            case _Leaf():
-                kept = [index for index in range(len(each.columns)) if each.attribute(index) in used]
-                return Scan(
-                    LeafId(next(counter)),
-                    each.table,
-                    each.alias,
-                    tuple(each.columns[index] for index in kept),
-                    tuple(each.attribute(index) for index in kept),
-                )
-            case _Union():
-                children = []
-                for number, branch in enumerate(each.branches):
-                    names = tuple(f"{attribute}.{number}" for attribute in each.attributes)
-                    children.append(self._plan(branch, names, counter))
-                return Union(tuple(children), each.attributes)
+def _same(value: exp.Expr) -> exp.Expr:
+    return value
 
 
-def _is_unit(node: exp.Column) -> bool:
-    call = node.parent
-    return (
-        isinstance(call, exp.Anonymous)
-        and call.name.lower() in _UNIT_FIRST
-        and len(call.expressions) == 3
-        and call.expressions[0] is node
-    )
+def _implied_name(node: exp.Expr) -> str | None:
+    match node:
+        case exp.Column():
+            return node.name
+        case exp.Dot(expression=exp.Identifier()):
+            return str(node.expression.name)
+        case exp.Paren():
+            return _implied_name(node.this)
+        case _:
+            return None
 
 
-def _name_fields(node: exp.Expr) -> None:
-    """Spell out the names that struct(a), (a, b) and arrays_zip(a) take from the columns in them.
+def _zero() -> exp.Expr:
+    return exp.Literal.number(0)
 
-    Our columns have other names, and a name may be part of a value: to_json(struct(a)) is {"a": ...}.
-    """
-    for part in list(node.find_all(exp.Anonymous, exp.Tuple)):
-        call = part.name.lower() if isinstance(part, exp.Anonymous) else "tuple"
-        if call == "tuple" and isinstance(part.parent, exp.In | exp.Any | exp.All):
-            continue  # a list of values, or rows that are only compared
-        for argument in part.expressions:
-            if not isinstance(argument, exp.Column):
-                continue
-            if call in ("struct", "tuple"):
-                argument.replace(exp.alias_(argument.copy(), argument.name, quoted=True))
-            elif call == "arrays_zip":
-                named = exp.Anonymous(
-                    this="named_struct", expressions=[exp.Literal.string(argument.name), argument.copy()]
-                )
-                argument.replace(exp.Dot(this=named, expression=quoted(argument.name)))
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))

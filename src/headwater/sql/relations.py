@@ -8,7 +8,7 @@ whole union and coerces its types exactly as it does for the user's own text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol, TypeAlias
 
@@ -66,18 +66,36 @@ Staged: TypeAlias = Mapping[tuple[str, Interval], str]
 """Temporary views that hold the changes of a table in an interval, as ``changes_of`` gives them."""
 
 
-def leaf_relation(scan: Scan, term: Term | None, moments: TableMoments, staged: Staged) -> exp.Query:
+class Derived(Protocol):
+    """Names in a plan that are no base tables: other views, and nodes of the view itself."""
+
+    def __contains__(self, name: str) -> bool: ...
+    def state(self, name: str, at: Csn) -> exp.Query: ...
+    def changes(self, name: str, interval: Interval) -> exp.Query: ...
+    def nothing(self, name: str) -> exp.Query: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the relations of a query come from."""
+
+    moments: TableMoments
+    derived: Derived | None = None
+    staged: Staged = field(default_factory=dict)
+
+
+def leaf_relation(scan: Scan, term: Term | None, sources: Sources) -> exp.Query:
     """The relation for a leaf; ``term`` None stands for a leaf that takes no part."""
     match term:
         case None:
-            return _absent(scan, moments.types(scan.table))
+            return _absent(scan, sources)
         case Snapshot(at=at):
-            return _snapshot(scan, moments, at)
+            return _snapshot(scan, sources, at)
         case BaseDelta(interval=interval):
-            return _changes(scan, moments, interval, staged)
+            return _changes(scan, sources, interval)
         case Patched(interval=interval):
-            before = _snapshot(scan, moments, interval.start)
-            return exp.union(before, _changes(scan, moments, interval, staged), distinct=False, copy=False)
+            before = _snapshot(scan, sources, interval.start)
+            return exp.union(before, _changes(scan, sources, interval), distinct=False, copy=False)
         case Present():
             raise ValueError("a table read live must be pinned to its execution time before SQL is built")
 
@@ -98,19 +116,28 @@ def _bookkeeping(scan: Scan, count: exp.Expr, csn: exp.Expr) -> list[exp.Expr]:
     ]
 
 
-def _snapshot(scan: Scan, moments: TableMoments, at: Csn) -> exp.Select:
-    table = snapshot_table(moments.location(scan.table), moments.version(scan.table, at))
+def _snapshot(scan: Scan, sources: Sources, at: Csn) -> exp.Select:
+    table: exp.Expr
+    if sources.derived is not None and scan.table in sources.derived:
+        table = _sub(sources.derived.state(scan.table, at))
+    else:
+        table = snapshot_table(sources.moments.location(scan.table), sources.moments.version(scan.table, at))
     return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
 
 
-def _changes(scan: Scan, moments: TableMoments, interval: Interval, staged: Staged) -> exp.Select:
+def _changes(scan: Scan, sources: Sources, interval: Interval) -> exp.Select:
     source: exp.Expr
-    if (scan.table, interval) in staged:
-        source = exp.Table(this=quoted(staged[scan.table, interval]))
+    if (scan.table, interval) in sources.staged:
+        source = exp.Table(this=quoted(sources.staged[scan.table, interval]))
+    elif sources.derived is not None and scan.table in sources.derived:
+        source = _sub(sources.derived.changes(scan.table, interval))
     else:
-        changes = changes_of(scan.table, interval, scan.columns, moments)
-        source = exp.Subquery(this=changes, alias=exp.TableAlias(this=quoted("__hw_feed")))
+        source = _sub(changes_of(scan.table, interval, scan.columns, sources.moments))
     return exp.select(*_columns(scan), *_bookkeeping(scan, column(COUNT), column(CSN)), copy=False).from_(source)
+
+
+def _sub(query: exp.Query) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted("__hw_source")))
 
 
 def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Query:
@@ -164,11 +191,15 @@ def _feed_of(location: str, run: Sequence[tuple[int, Csn]], columns: Sequence[st
     ).from_(change_feed(location, first, last))
 
 
-def _absent(scan: Scan, types: Mapping[str, str]) -> exp.Select:
+def _absent(scan: Scan, sources: Sources) -> exp.Select:
+    zero = _bookkeeping(scan, exp.Literal.number(0), exp.null())
+    if sources.derived is not None and scan.table in sources.derived:
+        nothing = _sub(sources.derived.nothing(scan.table))
+        return exp.select(*_columns(scan), *zero, copy=False).from_(nothing)
+    types = sources.moments.types(scan.table)
     nulls = [
         # Spark's own spelling of the type goes back to Spark as it is.
         exp.alias_(exp.Cast(this=exp.null(), to=exp.var(types[name])), attribute, quoted=True)
         for name, attribute in zip(scan.columns, scan.attributes, strict=True)
     ]
-    zero = _bookkeeping(scan, exp.Literal.number(0), exp.null())
     return exp.select(*nulls, *zero, copy=False).where(exp.false())

@@ -15,10 +15,11 @@ from functools import reduce
 
 from sqlglot import exp
 
-from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
-from headwater.algebra.query import BaseDelta, CsnRule, Query, Term
+from headwater.algebra.plan import Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
+from headwater.algebra.query import BaseDelta, CsnRule, Query, Snapshot, Term
+from headwater.algebra.time import Csn
 from headwater.sql.dialect import column, quoted, to_text
-from headwater.sql.relations import COUNT, CSN, Staged, TableMoments, leaf_relation
+from headwater.sql.relations import COUNT, CSN, Sources, leaf_relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +47,47 @@ def earliest_csn(csns: Sequence[exp.Expr]) -> exp.Expr:
 def view_delta_sql(
     queries: Sequence[Query],
     names: Sequence[str],
-    moments: TableMoments,
+    sources: Sources,
     *,
     broadcast: frozenset[LeafId] = frozenset(),
-    staged: Staged | None = None,
     pretty: bool = False,
 ) -> str:
     """One statement that computes all the queries: the view's columns, count and csn."""
-    parts = [_Renderer(query, moments, broadcast, staged or {}).result(names) for query in queries]
-    whole = reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
-    return to_text(whole, pretty=pretty)
+    return to_text(delta_relation(queries, names, sources, broadcast=broadcast), pretty=pretty)
+
+
+def delta_relation(
+    queries: Sequence[Query], names: Sequence[str], sources: Sources, *, broadcast: frozenset[LeafId] = frozenset()
+) -> exp.Query:
+    parts = [_Renderer(query, sources, broadcast).result(names) for query in queries]
+    return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
+
+
+def state_relation(plan: Plan, at: Csn, sources: Sources) -> exp.Query:
+    """The bag of a plan at a csn, by its attributes."""
+    return named_state(plan, plan.attributes, at, sources)
+
+
+def named_state(plan: Plan, names: Sequence[str], at: Csn, sources: Sources) -> exp.Query:
+    """The bag of a plan at a csn, under the given names."""
+    query = Query(plan, tuple(Snapshot(at) for _ in scans(plan)), CsnRule.LATEST)
+    return _Renderer(query, sources, frozenset()).bag(names)
 
 
 class _Renderer:
-    def __init__(self, query: Query, moments: TableMoments, broadcast: frozenset[LeafId], staged: Staged) -> None:
+    def __init__(self, query: Query, sources: Sources, broadcast: frozenset[LeafId]) -> None:
         self.query = query
-        self.moments = moments
+        self.sources = sources
         self.broadcast = broadcast
-        self.staged = staged
         self.number = 0
+
+    def bag(self, names: Sequence[str]) -> exp.Query:
+        """Of snapshots alone every row stands for itself."""
+        plan, outputs = _split(self.query.plan)
+        select, _, _ = self._block(plan, present=True)
+        pairs = zip(names, outputs, strict=True)
+        items = [exp.alias_(value.copy(), name, quoted=True) for name, (_, value) in pairs]
+        return select.select(*(items or [exp.null()]), copy=False)
 
     def result(self, names: Sequence[str]) -> exp.Query:
         plan, outputs = _split(self.query.plan)
@@ -109,7 +132,7 @@ class _Renderer:
             term = self._term(plan.leaf, present)
             count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
             small = isinstance(term, BaseDelta) and plan.leaf in self.broadcast
-            return _Rendered(leaf_relation(plan, term, self.moments, self.staged), plan, alias, count, csn, small)
+            return _Rendered(leaf_relation(plan, term, self.sources), plan, alias, count, csn, small)
         count_name, csn_name = f"{alias}.{COUNT}", f"{alias}.{CSN}"
         relation = self._nested(plan, present, plan.attributes, count_name, csn_name)
         return _Rendered(relation, plan, alias, column(count_name), column(csn_name), False)
@@ -125,6 +148,8 @@ class _Renderer:
                 taking_part = present and marked <= leaves(child)
                 parts.append(self._nested(child, taking_part, attributes, count_name, csn_name))
             return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
+        if isinstance(plan, Generate):
+            return self._generated(plan, present, attributes, count_name, csn_name)
         plan, outputs = _split(plan)
         select, count, csn = self._block(plan, present)
         items = [
@@ -133,6 +158,31 @@ class _Renderer:
         return select.select(
             *items, exp.alias_(count, count_name, quoted=True), exp.alias_(csn, csn_name, quoted=True), copy=False
         )
+
+    def _generated(
+        self, plan: Generate, present: bool, attributes: Sequence[str], count_name: str, csn_name: str
+    ) -> exp.Query:
+        """LATERAL VIEW on a relation of its own."""
+        self.number += 1
+        rows, made = f"__hw_{self.number}", f"__hw_{self.number}_made"
+        inner = self._nested(plan.child, present, plan.child.attributes, COUNT, CSN)
+        lateral = exp.Lateral(
+            this=plan.generator.copy(),
+            view=True,
+            outer=plan.outer,
+            alias=exp.TableAlias(this=quoted(made), columns=[quoted(name) for name in plan.outputs]),
+        )
+        items = [
+            exp.alias_(column(own), name, quoted=True) for own, name in zip(plan.attributes, attributes, strict=True)
+        ]
+        select = exp.select(
+            *items,
+            exp.alias_(column(COUNT), count_name, quoted=True),
+            exp.alias_(column(CSN), csn_name, quoted=True),
+            copy=False,
+        ).from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted(rows))), copy=False)
+        select.set("laterals", [lateral])
+        return select
 
     def _ordered(self, inputs: list[_Rendered], conditions: Iterable[exp.Expr]) -> list[_Rendered]:
         """Inputs from a changed one along the join conditions."""
@@ -182,8 +232,3 @@ def _connects(need: set[str], have: set[str], plan: Plan) -> bool:
 
 def _aliased(each: _Rendered) -> exp.Subquery:
     return exp.Subquery(this=each.relation, alias=exp.TableAlias(this=quoted(each.alias)))
-
-
-def leaf_names(plan: Plan) -> dict[str, LeafId]:
-    """Leaf ids by the names under which users set widths and read explain."""
-    return {scan.alias: scan.leaf for scan in scans(plan)}

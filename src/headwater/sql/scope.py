@@ -34,10 +34,14 @@ class Relation:
 
 @dataclass(slots=True)
 class Scope:
-    """The relations of one FROM clause, in order, and the columns merged by USING or NATURAL."""
+    """The relations of one FROM clause, in order, and the columns merged by USING or NATURAL.
+
+    ``parent`` is the scope of the query around a subquery.
+    """
 
     relations: list[Relation] = field(default_factory=list)
     merged: dict[str, exp.Expr] = field(default_factory=dict)
+    parent: Scope | None = None
 
     def resolve(self, parts: Sequence[str]) -> tuple[exp.Expr, Sequence[str]] | None:
         """The column that ``a.b.c`` begins with, and the struct fields that follow it."""

@@ -8,7 +8,6 @@ columns. The bookkeeping stands first so that Delta keeps minima and maxima of i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from sqlglot import exp
@@ -18,25 +17,11 @@ from headwater.sql.dialect import column, quoted, to_text
 from headwater.sql.relations import COUNT, CSN, change_feed, consecutive, current_table, snapshot_table
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """A base table at one version, with the columns that a query text may see."""
-
-    location: str
-    version: int
-    columns: tuple[str, ...]
-
-
-def over_tables(text: str, tables: Mapping[str, PinnedTable]) -> str:
-    """The user's own text, word for word, with its table names bound to pinned versions.
+def over_relations(text: str, relations: Mapping[str, exp.Query]) -> str:
+    """The user's own text, word for word, with its table names bound to relations.
 
     The text is wrapped, not edited: its names resolve to common table expressions around it.
     """
-    pinned = {name: table_at(table.location, table.version, table.columns) for name, table in tables.items()}
-    return over_relations(text, pinned)
-
-
-def over_relations(text: str, relations: Mapping[str, exp.Query]) -> str:
     if not relations:
         return text
     ctes = ", ".join(f"{to_text(quoted(name))} AS ({to_text(query)})" for name, query in relations.items())
@@ -61,6 +46,12 @@ def net_delta(location: str, interval: Interval, names: Sequence[str], *, sign: 
         .group_by(*(column(n) for n in names))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
+
+
+def delta_rows(location: str, interval: Interval, names: Sequence[str]) -> exp.Select:
+    """A view delta over an interval as it was appended: signed counts, each with its csn."""
+    columns = [*(column(n) for n in names), column(COUNT), column(CSN)]
+    return exp.select(*columns).from_(current_table(location)).where(_inside(interval))
 
 
 def _inside(interval: Interval) -> exp.Expr:

@@ -1,0 +1,96 @@
+"""The change of a view with non-linear nodes over one interval.
+
+Nodes are worked off from the tables upwards. The change of a node's input is a linear block's and is computed as any
+view delta, from one moment to another; it is staged, since the node reads it more than once and what follows depends
+on whether there is any and whether it takes rows away. Then the node's own change is staged, and stands in the block
+above like the change of a table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+from headwater.algebra.plan import Plan, scans
+from headwater.algebra.query import Query
+from headwater.algebra.time import Interval
+from headwater.context import Context
+from headwater.definition import CatalogMoments, Definition
+from headwater.engine.spark import StagedRows
+from headwater.propagate.frontier import ChangeLog, Frontier, advance
+from headwater.propagate.staging import few, small_leaves
+from headwater.sql.dialect import to_text
+from headwater.sql.relations import Sources, changes_of
+from headwater.sql.render import view_delta_sql
+from headwater.sql.transitions import InputChange, change_of
+
+
+@dataclass(slots=True)
+class NodeLog:
+    """What changed in an interval: tables and views by the catalog, nodes by what was staged."""
+
+    moments: CatalogMoments
+    nodes: Mapping[str, object]
+    staged: dict[str, StagedRows] = field(default_factory=dict)
+
+    def has_changes(self, name: str, interval: Interval) -> bool:
+        return name in self.staged if name in self.nodes else self.moments.has_changes(name, interval)
+
+    def known_rows(self, name: str, interval: Interval) -> int | None:
+        return self.staged[name].rows if name in self.staged else self.moments.known_rows(name, interval)
+
+
+def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query, ...]:
+    """The queries for all leaves of a block together."""
+    targets = tuple(interval.end for _ in scans(plan))
+    return advance(plan, Frontier.at(plan, interval.start), targets, log).queries
+
+
+@contextmanager
+def staged_nodes(
+    context: Context, definition: Definition, moments: CatalogMoments, interval: Interval
+) -> Iterator[tuple[Sources, NodeLog]]:
+    """Stage the changes of all nodes; where the relations of the view's own block come from, and what changed."""
+    log = NodeLog(moments, definition.nodes)
+    sources = moments.sources(interval.start)
+    with ExitStack() as stack:
+
+        def stage(text: str) -> StagedRows:
+            return stack.enter_context(context.engine.staged(text))
+
+        feeds = {
+            (table, interval): stage(to_text(changes_of(table, interval, definition.used_columns(table), moments))).name
+            for table in _read_often(definition, interval, moments)
+        }
+        for name, node in definition.nodes.items():
+            sources = replace(sources, staged={**feeds, **{(n, interval): s.name for n, s in log.staged.items()}})
+            changes = [_input_change(plan, interval, log, sources, stage) for plan in node.inputs]
+            if any(change is not None for change in changes):
+                found = stage(to_text(change_of(node, interval, changes, sources)))
+                if found.rows:
+                    log.staged[name] = found
+        yield replace(sources, staged={**feeds, **{(n, interval): s.name for n, s in log.staged.items()}}), log
+
+
+def _input_change(
+    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stage: Callable[[str], StagedRows]
+) -> InputChange | None:
+    queries = block_queries(plan, interval, log)
+    if not queries:
+        return None
+    broadcast = small_leaves(plan, queries, log)
+    found = stage(view_delta_sql(queries, plan.attributes, sources, broadcast=broadcast))
+    return InputChange(found.name, found.retracts) if found.rows else None
+
+
+def _read_often(definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
+    """Base tables whose changes are few and are read in several places."""
+    uses: Counter[str] = Counter()
+    for plan in [definition.plan, *(each for node in definition.nodes.values() for each in node.inputs)]:
+        changed = [scan.table for scan in scans(plan) if scan.table in definition.tables]
+        changed = [table for table in changed if moments.has_changes(table, interval)]
+        for table in changed:
+            uses[table] += len(changed)
+    return [table for table, count in uses.items() if count > 1 and few(moments.known_rows(table, interval))]

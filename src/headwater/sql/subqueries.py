@@ -1,0 +1,335 @@
+"""Subqueries in expressions, as joins.
+
+Conditions of a subquery that mention the query around it float up to the subquery's own block (through DISTINCT and
+GROUP BY their inner side becomes a key), and from there into the join:
+
+- EXISTS and IN among the conditions of WHERE or HAVING: a semi join; NOT EXISTS and NOT IN: an anti join. NOT IN must
+  know NULLs: over no rows it is true, over a NULL never.
+- A scalar subquery: a join with an aggregate, by its correlation keys. Where nothing matches it is NULL (or what its
+  aggregates are over no rows), so the join is a left outer one, unless the condition around it would drop NULL anyway.
+- EXISTS and IN anywhere else: a left outer join with the distinct keys, and whether it matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sqlglot import exp
+
+from headwater.algebra.nodes import MatchKind
+from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, columns_in
+from headwater.sql.dialect import column, to_text
+from headwater.sql.expressions import Ctes, Expressions, Hole, Pending
+from headwater.sql.grouping import correlated_sides, distinct
+from headwater.sql.scope import Scope
+
+# An expression made of these is NULL as soon as one of its parts is.
+_STRICT = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Paren,
+    exp.Neg,
+    exp.Between,
+)
+
+Above = Callable[[exp.Expr], exp.Expr]
+"""From an expression over the tables of a SELECT to one over its block: the identity, or through GROUP BY."""
+
+
+class Lowering(Protocol):
+    expressions: Expressions
+
+    def query(self, node: exp.Expr, ctes: Ctes, parent: Scope | None = None) -> Block: ...
+    def fresh_node(self, kind: str) -> str: ...
+
+
+def add_condition(lowering: Lowering, condition: exp.Expr, block: Block, above: Above) -> None:
+    """A conjunct of WHERE or HAVING, read but for its subqueries."""
+    positive, inner = True, condition
+    while isinstance(inner, exp.Not | exp.Paren):
+        positive ^= isinstance(inner, exp.Not)
+        inner = inner.this
+    if isinstance(inner, Hole):
+        pending = lowering.expressions.set_aside(inner)
+        if not isinstance(pending.node, exp.Subquery):
+            _match(lowering, pending, block, above, positive=positive)
+            return
+    filled = fill(lowering, condition, block, above, drops_null=True)
+    block.conditions.append(filled)  # only now: joining a subquery puts the block under a node
+
+
+def fill(lowering: Lowering, value: exp.Expr, block: Block, above: Above, *, drops_null: bool = False) -> exp.Expr:
+    """An expression with its subqueries joined to the block; ``drops_null``: a row for which it is NULL is dropped."""
+    held = exp.Paren(this=above(value).copy())
+    for hole in list(held.find_all(Hole)):
+        pending = lowering.expressions.set_aside(hole)
+        strict = drops_null and _is_strict(hole, held)
+        match pending.node:
+            case exp.Exists():
+                answer = _exists_value(lowering, pending, block, above)
+            case exp.In():
+                answer = _in_value(lowering, pending, block, above)
+            case _:
+                inner = _inner(lowering, pending)
+                if len(inner.columns) != 1:
+                    raise lowering.expressions.refuse("SUBQUERY", "a subquery of several columns", pending.node)
+                answer = attach_row(lowering, inner, block, above, drops_null=strict)[0]
+        hole.replace(exp.paren(answer))
+    filled: exp.Expr = held.this
+    return filled
+
+
+def _is_strict(hole: exp.Expr, root: exp.Expr) -> bool:
+    part = hole.parent
+    while part is not None and part is not root:
+        if not isinstance(part, _STRICT):
+            return False
+        part = part.parent
+    return True
+
+
+def _inner(lowering: Lowering, pending: Pending) -> Block:
+    node = pending.node
+    query = node.args["query"] if isinstance(node, exp.In) else node.this if isinstance(node, exp.Exists) else node
+    return lowering.query(query, pending.ctes, pending.scope)
+
+
+def split(block: Block) -> list[exp.Expr]:
+    """Take the conditions that mention the query outside away from a block."""
+    floating = [each for each in block.conditions if each.find(OuterRef)]
+    block.conditions = [each for each in block.conditions if not each.find(OuterRef)]
+    return floating
+
+
+def outside(value: exp.Expr, above: Above) -> exp.Expr:
+    """An expression of a subquery as it reads in the query around it."""
+    held = exp.Paren(this=value.copy())
+    moved: exp.Expr = held.transform(lambda part: above(part.this) if isinstance(part, OuterRef) else part).this
+    return moved
+
+
+def add_match(
+    lowering: Lowering, kind: MatchKind, block: Block, right: Block, conditions: Sequence[exp.Expr]
+) -> MatchOn:
+    """Put a join on a block; equalities between its sides are its keys."""
+    left = block.close()
+    match = MatchOn(lowering.fresh_node("join"), left, right, kind, list(conditions))
+    block.inputs = [match]
+    find_keys(match)
+    return match
+
+
+def find_keys(match: MatchOn) -> None:
+    left, right = match.left.offered(), match.right.offered()
+    for condition in match.conditions:
+        if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+            continue
+        for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
+            ours, theirs = columns_in([one]), columns_in([other])
+            if ours and theirs and ours <= left and theirs <= right:
+                match.keys.append((match.bind(0, one.copy()).name, match.bind(1, other.copy()).name))
+                break
+
+
+def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, positive: bool) -> None:
+    """[NOT] EXISTS and [NOT] IN as a condition of their own."""
+    inner = _inner(lowering, pending)
+    ties = [outside(each, above) for each in split(inner)]
+    _refuse_outer_columns(lowering, inner, pending)
+    equal: list[exp.Expr] = []
+    if pending.operand is not None:
+        operands = pending.operand.expressions if isinstance(pending.operand, exp.Tuple) else [pending.operand]
+        operands = [fill(lowering, each, block, above) for each in operands]
+        pairs = zip(operands, inner.columns, strict=True)
+        equal = [exp.EQ(this=exp.paren(one), expression=exp.paren(other.copy())) for one, (_, other) in pairs]
+        equal = [_bare(each) for each in equal]
+    if positive or not equal:
+        kind = MatchKind.SEMI if positive else MatchKind.ANTI
+        add_match(lowering, kind, block, inner, [*ties, *equal])
+    elif not ties and len(equal) == 1:
+        _not_in(lowering, inner, equal[0], block)
+    else:
+        # A row is kept if the comparison is false with every row, so one that is NULL counts as a match.
+        maybe = exp.Anonymous(this="coalesce", expressions=[exp.and_(*equal), exp.true()])
+        add_match(lowering, MatchKind.ANTI, block, inner, [*ties, maybe])
+
+
+def _not_in(lowering: Lowering, inner: Block, equal: exp.Expr, block: Block) -> None:
+    """x NOT IN (query): no match, and either no row at all or neither x nor a row of the query is NULL."""
+    counts = AggregateOn(lowering.fresh_node("group"), _copy_of(inner))
+    value = inner.columns[0][1]
+    rows, known = f"{counts.name}.v0", f"{counts.name}.v1"
+    counts.values = [(rows, _call("count", exp.Star())), (known, _call("count", value.copy()))]
+    add_match(lowering, MatchKind.ANTI, block, inner, [equal])
+    block.inputs.append(counts)
+    none = exp.EQ(this=column(rows), expression=exp.Literal.number(0))
+    all_known = exp.EQ(this=column(rows), expression=column(known))
+    block.conditions.append(exp.paren(exp.or_(none, exp.and_(_is_not_null(equal.this), all_known))))
+
+
+def _copy_of(inner: Block) -> Block:
+    """The same inputs once more; nodes and scans are values, so a block may stand in two places."""
+    return Block(list(inner.inputs), list(inner.conditions), list(inner.columns))
+
+
+def attach_row(
+    lowering: Lowering, inner: Block, block: Block, above: Above, *, drops_null: bool, any_row_count: bool = False
+) -> list[exp.Expr]:
+    """Join a subquery of at most one row for every row of the block; what its columns stand for in the block."""
+    ties = [outside(each, above) for each in split(inner)]
+    for _, value in inner.columns:
+        if value.find(OuterRef):
+            raise lowering.expressions.refuse("CORRELATION", "an outer column in a subquery's select list", value)
+    values = [value for _, value in inner.columns]
+    if not ties:
+        if not _is_global(inner) and not any_row_count:
+            values = _at_most_one(lowering, inner)
+        block.inputs.extend(inner.inputs)
+        block.conditions.extend(inner.conditions)
+        return [value.copy() for value in values]
+    if inner.when_empty is None and not any_row_count and not _is_keyed_by(inner, ties):
+        raise lowering.expressions.refuse("CORRELATION", "a correlated subquery without an aggregate", None)
+    empty = inner.when_empty or [exp.null() for _ in values]
+    if drops_null and all(isinstance(each, exp.Null) for each in empty):
+        block.inputs.extend(inner.inputs)
+        block.conditions.extend([*inner.conditions, *ties])
+        return [value.copy() for value in values]
+    match = add_match(lowering, MatchKind.LEFT, block, inner, ties)
+    bound: list[exp.Expr] = [match.bind(1, value.copy()) for value in values]
+    if all(isinstance(each, exp.Null) for each in empty):
+        return bound
+    matched = _is_not_null(match.bind(1, exp.true()))
+    return [
+        exp.Case(ifs=[exp.If(this=matched.copy(), true=value)], default=default)
+        for value, default in zip(bound, empty, strict=True)
+    ]
+
+
+def _is_global(inner: Block) -> bool:
+    """Exactly one row, always: an aggregate without GROUP BY and HAVING."""
+    alone = len(inner.inputs) == 1 and isinstance(inner.inputs[0], AggregateOn)
+    return alone and not inner.conditions and not inner.inputs[0].keys  # type: ignore[union-attr]
+
+
+def _is_keyed_by(inner: Block, ties: Sequence[exp.Expr]) -> bool:
+    """One row at most for each value of the outer columns: grouped by the tied columns alone."""
+    if len(inner.inputs) != 1 or not isinstance(inner.inputs[0], AggregateOn):
+        return False
+    keys = {name for name, _ in inner.inputs[0].keys}
+    return keys <= columns_in(ties)
+
+
+def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:
+    """Aggregate a subquery that may have no row (then it is NULL) or by mistake several (then Spark fails, and so do
+    we)."""
+    values = [value for _, value in inner.columns]
+    node = AggregateOn(lowering.fresh_node("group"), inner.close())
+    rows = f"{node.name}.v{len(values)}"
+    node.values = [(f"{node.name}.v{i}", _call("any_value", value)) for i, value in enumerate(values)]
+    node.values.append((rows, _call("count", exp.Star())))
+    inner.inputs = [node]
+    several = exp.GT(this=column(rows), expression=exp.Literal.number(1))
+    failure = _call(
+        "raise_error", exp.Literal.string("More than one row returned by a subquery used as an expression.")
+    )
+    return [
+        exp.Case(ifs=[exp.If(this=several.copy(), true=failure.copy())], default=column(name))
+        for name, _ in node.values[:-1]
+    ]
+
+
+def _exists_value(lowering: Lowering, pending: Pending, block: Block, above: Above) -> exp.Expr:
+    inner = _inner(lowering, pending)
+    if not any(each.find(OuterRef) for each in inner.conditions):
+        _refuse_outer_columns(lowering, inner, pending)
+        return exp.GT(this=_count(lowering, inner, block, exp.Star()), expression=exp.Literal.number(0))
+    ties = split(inner)
+    return _marked(lowering, pending, inner, ties, [], block, above)
+
+
+def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above) -> exp.Expr:
+    """IN where its three values matter."""
+    inner = _inner(lowering, pending)
+    ties = split(inner)
+    if ties or pending.operand is None or isinstance(pending.operand, exp.Tuple):
+        raise lowering.expressions.refuse("SUBQUERY", "a correlated IN inside a larger expression", pending.node)
+    operand = fill(lowering, pending.operand, block, above)
+    value = inner.columns[0][1]
+    counts = _copy_of(inner)
+    node = AggregateOn(lowering.fresh_node("group"), counts)
+    rows, known = f"{node.name}.v0", f"{node.name}.v1"
+    node.values = [(rows, _call("count", exp.Star())), (known, _call("count", value.copy()))]
+    matched = _marked(lowering, pending, inner, [], [operand], block, above)
+    block.inputs.append(node)
+    unknown = exp.or_(
+        exp.Is(this=exp.paren(operand.copy()), expression=exp.null()),
+        exp.LT(this=column(known), expression=column(rows)),
+    )
+    return exp.Case(
+        ifs=[
+            exp.If(this=matched, true=exp.true()),
+            exp.If(this=exp.EQ(this=column(rows), expression=exp.Literal.number(0)), true=exp.false()),
+            exp.If(this=unknown, true=exp.null()),
+        ],
+        default=exp.false(),
+    )
+
+
+def _marked(
+    lowering: Lowering,
+    pending: Pending,
+    inner: Block,
+    ties: Sequence[exp.Expr],
+    operands: Sequence[exp.Expr],
+    block: Block,
+    above: Above,
+) -> exp.Expr:
+    """Whether a row of the block meets any row of a subquery, by a left outer join with its distinct keys."""
+    sides = [correlated_sides(each) for each in ties]
+    if any(each is None for each in sides):
+        raise lowering.expressions.refuse("CORRELATION", "EXISTS with another tie than equality", pending.node)
+    own = [(each[0], outside(each[1], above), type(tie)) for each, tie in zip(sides, ties, strict=True) if each]
+    own += [(value, operand, exp.EQ) for (_, value), operand in zip(inner.columns, operands, strict=False)]
+    keys = Block(inner.inputs, inner.conditions, [(None, value.copy()) for value, _, _ in own])
+    distinct(lowering.fresh_node("group"), keys)
+    conditions = [
+        kind(this=key.copy(), expression=theirs) for (_, key), (_, theirs, kind) in zip(keys.columns, own, strict=True)
+    ]
+    match = add_match(lowering, MatchKind.LEFT, block, keys, conditions)
+    return _is_not_null(match.bind(1, exp.true()))
+
+
+def _count(lowering: Lowering, inner: Block, block: Block, what: exp.Expr) -> exp.Expr:
+    node = AggregateOn(lowering.fresh_node("group"), Block(inner.inputs, inner.conditions))
+    node.values = [(f"{node.name}.v0", _call("count", what))]
+    block.inputs.append(node)
+    return column(f"{node.name}.v0")
+
+
+def _refuse_outer_columns(lowering: Lowering, inner: Block, pending: Pending) -> None:
+    if pending.operand is not None and any(value.find(OuterRef) for _, value in inner.columns):
+        found = to_text(pending.node)
+        raise lowering.expressions.refuse("CORRELATION", f"an outer column in the select list of {found}", pending.node)
+
+
+def _bare(equal: exp.Expr) -> exp.Expr:
+    """Plain columns stay without parentheses, so that they are recognised."""
+    sides = [side.this if isinstance(side.this, exp.Column) else side for side in (equal.this, equal.expression)]
+    return exp.EQ(this=sides[0], expression=sides[1])
+
+
+def _call(name: str, argument: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[argument])
+
+
+def _is_not_null(value: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))

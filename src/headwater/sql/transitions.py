@@ -1,0 +1,365 @@
+"""Non-linear nodes as Spark SQL: their bag at a csn, and their exact timed change over an interval.
+
+The change of a node over (a, b] is computed for the touched keys alone. ``touched`` lists every key of the inputs'
+changes with each csn at which it changed, and with a; the inputs' rows of a key stand once for each of these versions
+(the state at a, and the changes up to the version); the node's own text, with the version as one more grouping,
+partition or join column, gives its answer at each; an answer appears at its version and disappears at the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from sqlglot import exp
+
+from headwater.algebra.nodes import Aggregate, Match, MatchKind, Node, Nodes, Top, Window
+from headwater.algebra.plan import Attribute, Plan
+from headwater.algebra.time import Csn, Interval
+from headwater.sql.dialect import VerbatimSpark, column, quoted
+from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
+from headwater.sql.render import state_relation
+
+VERSION = "__hw_version"
+NEXT = "__hw_next"
+
+# Their answers among rows that tie in ORDER BY depend on which comes first.
+_ORDER_BOUND = frozenset({"row_number", "ntile", "lag", "lead"})
+_FIRST = frozenset({"first", "first_value"})
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """The staged change of one input of a node; ``retracts``: it takes rows away."""
+
+    table: str
+    retracts: bool
+
+
+class NodeRelations:
+    """The nodes of a view as relations, over its tables and the views below it."""
+
+    def __init__(self, nodes: Nodes, moments: TableMoments, views: Derived, begin: Csn) -> None:
+        self._nodes = nodes
+        self._views = views
+        self._begin = begin
+        self.sources = Sources(moments, self)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes or name in self._views
+
+    def state(self, name: str, at: Csn) -> exp.Query:
+        return state_of(self._nodes[name], at, self.sources) if name in self._nodes else self._views.state(name, at)
+
+    def changes(self, name: str, interval: Interval) -> exp.Query:
+        if name in self._nodes:
+            raise ValueError(f"the change of {name} is staged before it is used")
+        return self._views.changes(name, interval)
+
+    def nothing(self, name: str) -> exp.Query:
+        return self.state(name, self._begin).where(exp.false())
+
+
+# ---------------------------------------------------------------------- states
+
+
+def state_of(node: Node, at: Csn, sources: Sources) -> exp.Select:
+    """The node's bag at a csn."""
+    inputs = [state_relation(plan, at, sources) for plan in node.inputs]
+    match node:
+        case Aggregate():
+            select = exp.select(*_named(node), copy=False).from_(_rows(node, inputs[0], []))
+            return select.group_by(*(column(key) for key in node.keys)) if node.keys else select
+        case Match():
+            return _joined(node, inputs[0], inputs[1], list(node.conditions)).select(
+                *(_columns(node.attributes) or [exp.null()]), copy=False
+            )
+        case Window():
+            return exp.select(*_columns(node.input.attributes), *_window_values(node), copy=False).from_(
+                _sub(inputs[0], "i")
+            )
+        case Top():
+            ordered = exp.select(*_columns(node.attributes), copy=False).from_(_sub(inputs[0], "i"))
+            ordered = ordered.order_by(*_total_order(node)).limit(node.limit)
+            ordered = ordered.offset(node.offset) if node.offset else ordered
+            return exp.select(*_columns(node.attributes), copy=False).from_(_sub(ordered, "t"))
+
+
+def _rows(node: Aggregate, rows: exp.Query, more_keys: Sequence[str]) -> exp.Subquery:
+    """What an aggregate reads: as it comes, or each group in one place and in one order."""
+    if not node.ordered:
+        return _sub(rows, "i")
+    keys = [*more_keys, *node.keys]
+    others = [name for name in node.input.attributes if name not in node.keys]
+    select = exp.select(*_columns([*more_keys, *node.input.attributes]), copy=False).from_(_sub(rows, "o"))
+    select.set("distribute", exp.Distribute(expressions=_columns(keys) or [exp.Literal.number(0)]))
+    select.set("sort", exp.Sort(expressions=[_ordered(column(name)) for name in (*keys, *others)]))
+    return _sub(select, "i")
+
+
+def _named(node: Aggregate) -> list[exp.Expr]:
+    values = [exp.alias_(value.copy(), name, quoted=True) for name, value in node.values]
+    return [*_columns(node.keys), *values] or [exp.null()]
+
+
+def _joined(node: Match, left: exp.Query, right: exp.Query, conditions: Sequence[exp.Expr]) -> exp.Select:
+    on = exp.and_(*(condition.copy() for condition in conditions)) if conditions else exp.true()
+    select = exp.Select().from_(_sub(left, "l"), copy=False)
+    return select.join(_sub(right, "r"), on=on, join_type=node.kind.value, copy=False)
+
+
+def _window_values(node: Window, *more_keys: exp.Expr) -> list[exp.Expr]:
+    found = []
+    for name, value in node.values:
+        window = value.copy()
+        window.set("partition_by", [*(key.copy() for key in more_keys), *(window.args.get("partition_by") or [])])
+        if window.args.get("order") and ties_are_broken(value):
+            window.args["order"].expressions.extend(_ordered(column(each)) for each in node.input.attributes)
+            window.set("order", exp.Order(expressions=list(window.args["order"].expressions)))
+        found.append(exp.alias_(window, name, quoted=True))
+    return found
+
+
+def ties_are_broken(window: exp.Expr) -> bool:
+    """Whether rows that tie in ORDER BY may be ordered further: the answer stays one that Spark could give."""
+    call = window.this
+    while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        call = call.this
+    spec = window.args.get("spec")
+    by_rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
+    return call.name.lower() in _ORDER_BOUND or by_rows or (call.name.lower() in _FIRST and spec is None)
+
+
+def _total_order(node: Top) -> list[exp.Expr]:
+    ties = [_ordered(column(name)) for name in node.attributes]
+    return [*(each.copy() for each in node.order), *ties]
+
+
+def _ordered(value: exp.Expr) -> exp.Ordered:
+    return exp.Ordered(this=value, nulls_first=True)
+
+
+# ---------------------------------------------------------------------- changes
+
+
+def change_of(node: Node, interval: Interval, changes: Sequence[InputChange | None], sources: Sources) -> exp.Query:
+    """The node's timed change, from the staged changes of its inputs (None: unchanged), consolidated."""
+    touched = _touched(node, interval.start, changes)
+    versions = [
+        _versions(node, side, plan, change, touched, interval.start, sources)
+        for side, (plan, change) in enumerate(zip(node.inputs, changes, strict=True))
+    ]
+    return _emitted(node, _answers(node, versions, touched, interval.start, sources), interval.start)
+
+
+def _key_names(node: Node) -> list[str]:
+    return [f"__hw_key{index}" for index in range(len(node.key(0)))]
+
+
+def _touched(node: Node, begin: Csn, changes: Sequence[InputChange | None]) -> exp.Select:
+    """Every touched key with its versions, each with the next one."""
+    names = _key_names(node)
+    parts: list[exp.Query] = []
+    for side, change in enumerate(changes):
+        if change is not None:
+            keys = [_as(column(key), name) for key, name in zip(node.key(side), names, strict=True)]
+            source = exp.Table(this=quoted(change.table))
+            parts.extend(
+                exp.select(*keys, _as(version, VERSION), copy=False).from_(source.copy()).distinct()
+                for version in (column(CSN), _number(begin))
+            )
+    together = reduce(lambda left, right: exp.union(left, right, distinct=True, copy=False), parts)
+    following = exp.Window(
+        this=exp.Anonymous(this="lead", expressions=[column(VERSION)]),
+        partition_by=_columns(names),
+        order=exp.Order(expressions=[_ordered(column(VERSION))]),
+    )
+    return exp.select(*_columns(names), column(VERSION), _as(following, NEXT), copy=False).from_(_sub(together, "t"))
+
+
+def _versions(
+    node: Node,
+    side: int,
+    plan: Plan,
+    change: InputChange | None,
+    touched: exp.Select,
+    begin: Csn,
+    sources: Sources,
+) -> exp.Query:
+    """The rows of an input with touched keys, as a bag for each version of their key."""
+    keys, names = node.key(side), _key_names(node)
+    attributes = plan.attributes
+    before: exp.Query = state_relation(plan, begin, sources)
+    if keys:
+        wanted = exp.select(*_columns(names), copy=False).from_(_sub(touched.copy(), "t")).distinct()
+        before = (
+            exp.select(*(_columns(attributes)), copy=False)
+            .from_(_sub(before, "s"))
+            .join(_sub(wanted, "k"), on=_same(keys, names), join_type="LEFT SEMI", copy=False)
+        )
+    version = [column(VERSION), column(NEXT)]
+    state = _with_versions(before, [*_columns(attributes), *version, _as(_number(1), COUNT)], keys, names, touched)
+    if change is None:
+        return state
+    table = exp.select(*_columns(attributes), column(COUNT), column(CSN), copy=False).from_(
+        exp.Table(this=quoted(change.table))
+    )
+    so_far = exp.LTE(this=column(CSN), expression=column(VERSION))
+    columns = [*_columns(attributes), *(each.copy() for each in version)]
+    added = _with_versions(table, [*columns, column(COUNT)], keys, names, touched, so_far)
+    both: exp.Query = exp.union(state, added, distinct=False, copy=False)
+    if change.retracts:
+        total = exp.Sum(this=column(COUNT))
+        both = (
+            exp.select(*(each.copy() for each in columns), _as(total, COUNT), copy=False)
+            .from_(_sub(both, "b"))
+            .group_by(*(each.copy() for each in columns))
+            .having(exp.GT(this=total.copy(), expression=exp.Literal.number(0)))
+        )
+    return _repeated(both, columns)
+
+
+def _with_versions(
+    rows: exp.Query,
+    columns: Sequence[exp.Expr],
+    keys: Sequence[Attribute],
+    names: Sequence[str],
+    touched: exp.Select,
+    *conditions: exp.Expr,
+) -> exp.Select:
+    on = [*([_same(keys, names)] if keys else []), *conditions]
+    return (
+        exp.select(*columns, copy=False)
+        .from_(_sub(rows, "x"))
+        .join(
+            _sub(touched.copy(), "v"),
+            on=exp.and_(*on) if on else None,
+            join_type="INNER" if on else "CROSS",
+            copy=False,
+        )
+    )
+
+
+def _repeated(rows: exp.Query, columns: Sequence[exp.Expr]) -> exp.Select:
+    """Rows with counts as rows."""
+    copies = exp.Anonymous(
+        this="array_repeat", expressions=[exp.Literal.number(0), exp.cast(column(COUNT), "INT", dialect=VerbatimSpark)]
+    )
+    select = exp.select(*(each.copy() for each in columns), copy=False).from_(_sub(rows, "n"))
+    select.set("laterals", [_lateral_view(exp.Anonymous(this="explode", expressions=[copies]), ["__hw_copy"])])
+    return select
+
+
+def _answers(
+    node: Node, versions: Sequence[exp.Query], touched: exp.Select, begin: Csn, sources: Sources
+) -> exp.Select:
+    """The node's rows at every version, with the version and the next."""
+    version = [column(VERSION), column(NEXT)]
+    match node:
+        case Aggregate():
+            select = exp.select(*_named(node), *version, copy=False).from_(_rows(node, versions[0], [VERSION, NEXT]))
+            grouped = select.group_by(*(column(key) for key in node.keys), *(each.copy() for each in version))
+            return grouped if node.keys else _always_one(node, grouped, touched, begin, sources)
+        case Match():
+            same = exp.EQ(this=column(VERSION, "l"), expression=column(VERSION, "r"))
+            select = _joined(node, versions[0], versions[1], [same, *node.conditions])
+            match node.kind:
+                case MatchKind.FULL:
+                    stamps = [_coalesced(name) for name in (VERSION, NEXT)]
+                case MatchKind.RIGHT:
+                    stamps = [column(VERSION, "r"), column(NEXT, "r")]
+                case _:
+                    stamps = [column(VERSION, "l"), column(NEXT, "l")]
+            return select.select(*_columns(node.attributes), _as(stamps[0], VERSION), _as(stamps[1], NEXT), copy=False)
+        case Window():
+            values = _window_values(node, column(VERSION))
+            columns = [*_columns(node.input.attributes), *values, *version]
+            return exp.select(*columns, copy=False).from_(_sub(versions[0], "i"))
+        case Top():
+            place = exp.Window(
+                this=exp.Anonymous(this="row_number"),
+                partition_by=[column(VERSION)],
+                order=exp.Order(expressions=_total_order(node)),
+            )
+            ranked = exp.select(*_columns(node.attributes), *version, _as(place, "__hw_place"), copy=False).from_(
+                _sub(versions[0], "i")
+            )
+            inside = exp.and_(
+                exp.GT(this=column("__hw_place"), expression=exp.Literal.number(node.offset)),
+                exp.LTE(this=column("__hw_place"), expression=exp.Literal.number(node.offset + node.limit)),
+            )
+            columns = [*_columns(node.attributes), *(each.copy() for each in version)]
+            return exp.select(*columns, copy=False).from_(_sub(ranked, "p")).where(inside)
+
+
+def _always_one(node: Aggregate, grouped: exp.Select, touched: exp.Select, begin: Csn, sources: Sources) -> exp.Select:
+    """An aggregate without keys has a row over no rows too: Spark's own answer to that."""
+    nothing = state_relation(node.input, begin, sources).where(exp.false())
+    empty = exp.select(*_named(node), copy=False).from_(_sub(nothing, "n"))
+    missing = exp.Is(this=column(VERSION, "f"), expression=exp.null())
+    values = [
+        _as(
+            exp.Case(ifs=[exp.If(this=missing.copy(), true=column(name, "e"))], default=column(name, "f")),
+            name,
+        )
+        for name in node.attributes
+    ]
+    same = exp.EQ(this=column(VERSION, "v"), expression=column(VERSION, "f"))
+    return (
+        exp.select(*values, column(VERSION, "v"), column(NEXT, "v"), copy=False)
+        .from_(_sub(touched.copy(), "v"))
+        .join(_sub(grouped, "f"), on=same, join_type="LEFT", copy=False)
+        .join(_sub(empty, "e"), join_type="CROSS", copy=False)
+    )
+
+
+def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
+    """Every answer added at its version and taken away at the next; what did not change cancels out."""
+    columns = _columns(node.attributes)
+    pairs = [_number(1), column(VERSION), _number(-1), column(NEXT)]
+    both = exp.Anonymous(this="stack", expressions=[exp.Literal.number(2), *pairs])
+    select = exp.select(*columns, column(COUNT), column(CSN), copy=False).from_(_sub(answers, "f"))
+    select.set("laterals", [_lateral_view(both, [COUNT, CSN])])
+    select = select.where(exp.GT(this=column(CSN), expression=exp.Literal.number(begin)))
+    total = exp.Sum(this=column(COUNT))
+    return (
+        exp.select(*(each.copy() for each in columns), _as(total, COUNT), column(CSN), copy=False)
+        .from_(_sub(select, "c"))
+        .group_by(*(each.copy() for each in columns), column(CSN))
+        .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+    )
+
+
+# ---------------------------------------------------------------------- small parts
+
+
+def _sub(query: exp.Query, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
+
+
+def _as(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(value, name, quoted=True)
+
+
+def _columns(names: Sequence[str]) -> list[exp.Expr]:
+    return [column(name) for name in names]
+
+
+def _number(value: int) -> exp.Expr:
+    return exp.cast(exp.Literal.number(value), "BIGINT", dialect=VerbatimSpark)
+
+
+def _same(keys: Sequence[Attribute], names: Sequence[str]) -> exp.Expr:
+    return exp.and_(
+        *(exp.NullSafeEQ(this=column(key), expression=column(name)) for key, name in zip(keys, names, strict=True))
+    )
+
+
+def _coalesced(name: str) -> exp.Expr:
+    return exp.Anonymous(this="coalesce", expressions=[column(name, "l"), column(name, "r")])
+
+
+def _lateral_view(generator: exp.Expr, names: Sequence[str]) -> exp.Lateral:
+    alias = exp.TableAlias(this=quoted("__hw_made"), columns=[quoted(name) for name in names])
+    return exp.Lateral(this=generator, view=True, outer=False, alias=alias)
