@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate, Match, Nodes, all_scans
-from headwater.algebra.plan import Plan, Scan
+from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, ViewRecord
 from headwater.catalog.store import Catalog
@@ -45,7 +45,8 @@ class Definition:
     """``tables`` are base tables, ``views`` the views in FROM; ``nodes`` the non-linear parts below ``plan``.
 
     ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``),
-    joins whose equality compares different kinds of values and so is no key (``keyless``).
+    joins whose equality compares different kinds of values and so is no key (``keyless``). ``recomputed`` is the reason
+    code of a view that is not kept incrementally; its plan only names its tables.
     """
 
     text: str
@@ -55,6 +56,7 @@ class Definition:
     nodes: Nodes
     settings: Mapping[str, str]
     judged: Mapping[str, str] = field(default_factory=dict)
+    recomputed: str | None = None
 
     @classmethod
     def of(
@@ -77,15 +79,34 @@ class Definition:
         )
 
     @classmethod
+    def from_scratch(
+        cls,
+        text: str,
+        tables: Mapping[str, TableUse],
+        views: Mapping[str, TableUse],
+        settings: Mapping[str, str],
+        reason: str,
+    ) -> Definition:
+        """A view that is computed from its text alone, every time."""
+        scans = [
+            Scan(LeafId(number), name, name, (), ()) for number, name in enumerate([*sorted(tables), *sorted(views)])
+        ]
+        plan = scans[0] if len(scans) == 1 else Join(tuple(scans), ())
+        return cls(text, tables, views, plan, {}, settings, recomputed=reason)
+
+    @classmethod
     def load(cls, view: ViewRecord) -> Definition:
         tables = {name: TableUse.of_json(use) for name, use in view.definition["tables"].items()}
         views = {name: TableUse.of_json(use) for name, use in view.definition.get("views", {}).items()}
+        settings, reason = view.definition["settings"], view.definition.get("recomputed")
+        if reason is not None:
+            return cls.from_scratch(view.sql, tables, views, settings, reason)
         columns = {name: tuple(c for c, _ in use.columns) for name, use in {**tables, **views}.items()}
         # Spark judged the functions at CREATE; one that was built in then is part of the view now.
         lowered = lower(view.sql, columns, functions=None)
         judged = view.definition.get("judged", {})
         nodes = _judged(lowered.nodes, judged)
-        return cls(view.sql, tables, views, lowered.plan, nodes, view.definition["settings"], judged)
+        return cls(view.sql, tables, views, lowered.plan, nodes, settings, judged)
 
     def judge(self, judged: Mapping[str, str]) -> Definition:
         """The definition with what Spark's types say of its nodes."""
@@ -95,9 +116,14 @@ class Definition:
         return {
             "settings": dict(self.settings),
             "judged": dict(self.judged),
+            "recomputed": self.recomputed,
             "tables": {name: use.as_json() for name, use in self.tables.items()},
             "views": {name: use.as_json() for name, use in self.views.items()},
         }
+
+    def means(self, other: Definition) -> bool:
+        """Whether the two texts are one query over the same columns, kept in the same way."""
+        return replace(self, text="") == replace(other, text="")
 
     @property
     def leaves(self) -> tuple[Scan, ...]:
@@ -182,8 +208,11 @@ class CatalogMoments:
 
     def sources(self, begin: Csn) -> Sources:
         """Everything that a plan of the view may scan; ``begin`` is a csn at which all of it can be had."""
+        return self.relations(begin).sources
+
+    def relations(self, begin: Csn) -> NodeRelations:
         views = ViewRelations(self._catalog, self._definition.views)
-        return NodeRelations(self._definition.nodes, self, views, begin).sources
+        return NodeRelations(self._definition.nodes, self, views, begin)
 
     def base_tables(self, name: str) -> frozenset[str]:
         """The base tables that a table or view in FROM stands on."""

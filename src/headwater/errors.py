@@ -5,6 +5,7 @@ HeadwaterError
 │   ├── UnknownName            UNKNOWN_NAME
 │   └── NameTaken              NAME_TAKEN
 ├── InvalidInput               INVALID_INPUT
+├── WouldRecompute             WOULD_RECOMPUTE
 ├── SqlProblem
 │   ├── SqlSyntaxError         SQL_SYNTAX
 │   ├── SqlAnalysisError       SQL_ANALYSIS
@@ -77,6 +78,12 @@ class NameTaken(NameProblem):
 
 class InvalidInput(HeadwaterError):
     code = "INVALID_INPUT"
+
+
+class WouldRecompute(HeadwaterError):
+    """A refresh that its view's policy forbids."""
+
+    code = "WOULD_RECOMPUTE"
 
 
 class SqlProblem(HeadwaterError):

@@ -15,6 +15,7 @@ from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import LeafRecord, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
+from headwater.lifecycle import check
 from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
@@ -22,6 +23,7 @@ from headwater.propagate.staging import small_leaves
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
 from headwater.sql.dialect import to_text
 from headwater.sql.render import view_delta_sql
+from headwater.sql.statements import CreateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Explanation:
     high_water_mark: int
     newest_csn: int
     method: str
+    recomputed: str | None
     plan: str
     leaves: tuple[dict[str, Any], ...]
     queries: tuple[str, ...]
@@ -45,6 +48,7 @@ class Explanation:
             "high_water_mark": self.high_water_mark,
             "newest_csn": self.newest_csn,
             "method": self.method,
+            "recomputed": self.recomputed,
             "plan": self.plan.splitlines(),
             "leaves": list(self.leaves),
             "queries": list(self.queries),
@@ -55,7 +59,9 @@ class Explanation:
         where = f"at csn {self.csn}, propagated to {self.high_water_mark}, newest captured {self.newest_csn}"
         lines = [
             f"Materialized view {self.view}: {where}",
-            f"Kept incrementally, method {self.method}",
+            f"Kept incrementally, method {self.method}"
+            if self.recomputed is None
+            else f"Recomputed at every refresh: {self.recomputed}",
             "",
             self.plan,
             "",
@@ -68,6 +74,40 @@ class Explanation:
         lines += ["", "Next propagation"]
         lines += [f"  {query}" for query in self.queries] or ["  nothing to do"]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftExplanation:
+    """What a view of a text would be, before anything is made."""
+
+    columns: tuple[tuple[str, str], ...]
+    recomputed: str | None
+    plan: str
+    tables: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "columns": [list(column) for column in self.columns],
+            "recomputed": self.recomputed,
+            "plan": self.plan.splitlines(),
+            "tables": list(self.tables),
+        }
+
+    def __str__(self) -> str:
+        how = "Kept incrementally" if self.recomputed is None else f"Recomputed at every refresh: {self.recomputed}"
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
+        return "\n".join([how, f"Reads {', '.join(self.tables)}", f"Columns {columns}", "", self.plan])
+
+
+def explain_draft(context: Context, statement: CreateView) -> DraftExplanation:
+    draft = check(context, statement)
+    definition = draft.definition
+    return DraftExplanation(
+        draft.columns,
+        definition.recomputed,
+        "\n".join(_tree(definition.plan, definition.nodes)),
+        tuple(sorted({*definition.tables, *definition.views})),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +139,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
             for plan in node.inputs:
                 queries += [f"{name} <- {query}" for query in block_queries(plan, interval, log)]
         queries += [str(query) for query in block_queries(definition.plan, interval, log)]
-    else:
+    elif definition.recomputed is None:
         targets = tuple(Csn(max(leaf.time, newest)) for leaf in leaves)
         step = advance(definition.plan, frontier_of(leaves), targets, moments)
         queries = [str(query) for query in step.queries]
@@ -114,6 +154,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         high_water_mark=min(leaf.t_comp for leaf in leaves),
         newest_csn=newest,
         method=view.method,
+        recomputed=definition.recomputed,
         plan="\n".join(_tree(definition.plan, definition.nodes)),
         leaves=tuple(_leaf(leaf) for leaf in leaves),
         queries=tuple(queries),

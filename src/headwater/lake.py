@@ -6,7 +6,7 @@ each can be called, suspended and run in a process of its own.
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from headwater import lifecycle
 from headwater.algebra.time import Csn
-from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
+from headwater.apply.driver import high_water_mark, require_reachable
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
 from headwater.catalog.database import system_clock
@@ -29,15 +29,18 @@ from headwater.durable import Listener, nobody
 from headwater.engine.session import local_session, require_delta
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
-from headwater.explain import Explanation, explain
+from headwater.explain import Explanation, explain, explain_draft
 from headwater.moments import Moment, from_micros, resolve
-from headwater.propagate.driver import propagate, require_captured, require_usable
+from headwater.propagate.driver import propagate, require_usable
+from headwater.refresh import refresh
 from headwater.sources.delta import DeltaSource
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.statements import (
     NAME,
+    AlterView,
     CreateView,
     DropView,
+    ExplainQuery,
     ExplainView,
     RefreshView,
     SelectQuery,
@@ -104,6 +107,9 @@ class Lake:
             case CreateView() as statement:
                 made = lifecycle.create(self._context, statement)
                 return self._answer([(statement.name, made is not None)], "view string, created boolean")
+            case AlterView(name=name, options=options):
+                altered = lifecycle.alter(self._context, name, options)
+                return self._answer([(name, json.dumps(altered.options))], "view string, options string")
             case RefreshView(name=name, csn=csn, timestamp=timestamp):
                 report = self.refresh(name, to=csn if csn is not None else timestamp)
                 return self._answer(
@@ -126,6 +132,8 @@ class Lake:
                 )
             case ExplainView(name=name):
                 return self._answer([(str(self.explain(name)),)], "plan string")
+            case ExplainQuery(view=view):
+                return self._answer([(str(explain_draft(self._context, view)),)], "plan string")
             case SelectQuery(text=query):
                 return self._query(query)
 
@@ -162,39 +170,8 @@ class Lake:
 
     def refresh(self, view: str, to: Moment | None = None) -> RefreshReport:
         """Bring the view to a moment: None is the newest state of its tables."""
-        started = time.monotonic()
-        record = self._context.catalog.view(view)
-        target = capture(self._context).csn if to is None else self._moment(to)
-        definition = Definition.load(record)
-        if to is None:
-            require_captured(self._context, definition)
-        self._bring_below(definition, target)
-        record = self._context.catalog.view(view)
-        if record.problem is not None:
-            return self._recompute(record, target, str(record.problem.get("code", "PROBLEM")), started)
-        if target >= record.kept_from and target > high_water_mark(self._context, record):
-            propagate(self._context, view, target)
-        applied = apply(self._context, view, target, started=started, never_back=to is None)
-        return self._report(record, applied, started)
-
-    def _bring_below(self, definition: Definition, target: Csn) -> None:
-        """Views that a view reads need not be refreshed for it, only propagated; one that can't be is recomputed."""
-        for name in definition.views:
-            below = self._context.catalog.view(name)
-            if below.problem is not None:
-                self.refresh(name, to=target)
-            elif high_water_mark(self._context, below) < target:
-                self._bring_below(Definition.load(below), target)
-                propagate(self._context, name, target)
-
-    def _report(self, before: ViewRecord, applied: Applied, started: float) -> RefreshReport:
-        seconds = time.monotonic() - started
-        return RefreshReport(before.name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds)
-
-    def _recompute(self, record: ViewRecord, target: Csn, reason: str, started: float) -> RefreshReport:
-        require_captured(self._context, Definition.load(record))
-        applied = recompute(self._context, record.name, target, reason, started=started)
-        return self._report(record, applied, started)
+        self._context.catalog.view(view)
+        return refresh(self._context, view, None if to is None else self._moment(to))
 
     def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
         """How far one propagation step advances a leaf (by its alias): by changed rows, by csns, or unlimited."""

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import exp
 
@@ -22,9 +23,9 @@ from headwater.algebra.time import Csn
 from headwater.apply.driver import create_delta_table, create_view_table, full_text, view_delta_places
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import LeafRecord, Method, StepRecord, ViewRecord
+from headwater.catalog.records import Columns, LeafRecord, Method, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
-from headwater.definition import CatalogMoments, Definition, ViewRelations
+from headwater.definition import CatalogMoments, Definition, TableUse, ViewRelations
 from headwater.durable import DurablePoint
 from headwater.engine.analysis import (
     printed,
@@ -48,9 +49,12 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
-from headwater.propagate.driver import propagate, require_captured, require_usable
+from headwater.propagate.driver import require_captured
+from headwater.refresh import Policy, bring_below
+from headwater.sql.constructs import RECOMPUTABLE, refuse
 from headwater.sql.dialect import parse, to_text
-from headwater.sql.lower import lower
+from headwater.sql.expressions import Expressions
+from headwater.sql.lower import lower, require_tables_known
 from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
 from headwater.sql.storage import counted_sql, over_relations, table_at
@@ -74,12 +78,13 @@ class Draft:
 def create(context: Context, statement: CreateView) -> ViewRecord | None:
     """Make the view; None when it was there and IF NOT EXISTS was said."""
     with context.catalog.lease(name_lease(statement.name), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        if statement.name.lower() in {view.name.lower() for view in context.catalog.views()}:
+        there = next((v for v in context.catalog.views() if v.name.lower() == statement.name.lower()), None)
+        if there is not None and not statement.or_replace:
             if statement.if_not_exists:
                 return None
             raise NameTaken(
                 f"There is a view {statement.name!r} already.",
-                remedy="Drop it first, choose another name, or say IF NOT EXISTS.",
+                remedy="Drop it first, choose another name, or say OR REPLACE or IF NOT EXISTS.",
                 name=statement.name,
             )
         if statement.name.lower() in {table.name.lower() for table in context.catalog.base_tables()}:
@@ -88,27 +93,92 @@ def create(context: Context, statement: CreateView) -> ViewRecord | None:
             )
         remove_orphans(context, holding=lease)
         context.progress(f"{statement.name}: checking")
+        if there is not None:
+            return _replace(context, lease, there, statement)
+        return _make(context, [lease], statement, check(context, statement))
+
+
+def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateView) -> ViewRecord:
+    """CREATE OR REPLACE: a text that means the same, with the same storage, keeps what is stored."""
+    if old.name in _named_views(context, statement.positioned_query):
+        raise InvalidInput(f"View {old.name!r} would read itself.", remedy="Choose another name for the new view.")
+    with (
+        context.catalog.lease(apply_lease(old.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as applying,
+        context.catalog.lease(propagate_lease(old.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
+    ):
         draft = check(context, statement)
-        return _make(context, lease, statement, draft)
+        known = Definition.load(old)
+        stored = (old.columns, old.cluster_by, old.method)
+        if known.means(draft.definition) and stored == (draft.columns, statement.cluster_by, draft.method):
+            context.catalog.alter_view(
+                [applying, other],
+                old.view_id,
+                options=dict(statement.options),
+                leaves=draft.leaves,
+                sql=draft.definition.text,
+                definition=draft.definition.as_json(),
+            )
+            return context.catalog.view(old.name)
+        users = context.catalog.users_of(old.name)
+        if users:
+            raise InvalidInput(
+                f"View {old.name!r} is read by {', '.join(users)}, and the new text means something else.",
+                remedy="Drop these views first, or create the new one under another name.",
+            )
+        return _make(context, [lease, applying, other], statement, draft, replacing=old)
+
+
+def alter(context: Context, name: str, changed: Mapping[str, str]) -> ViewRecord:
+    """ALTER MATERIALIZED VIEW ... SET OPTIONS: nothing stored changes."""
+    view = context.catalog.view(name)
+    with (
+        context.catalog.lease(apply_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
+        context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
+    ):
+        view = context.catalog.view(name)
+        definition = Definition.load(view)
+        options = {**view.options, **changed}
+        leaves, method = _settings(context, options, definition, view.csn)
+        policy, before = Policy.of(options), Policy.of(view.options)
+        if method != view.method or (policy is Policy.FULL) != (before is Policy.FULL):
+            raise InvalidInput(
+                "How a view is kept is part of what is stored.", remedy="Use CREATE OR REPLACE MATERIALIZED VIEW."
+            )
+        if definition.recomputed is not None and not policy.may_recompute:
+            raise InvalidInput(
+                f"View {name!r} can't be kept incrementally ({definition.recomputed}).",
+                remedy="Leave its policy at auto, or write its text with what docs/sql.md lists.",
+                code=definition.recomputed,
+            )
+        context.catalog.alter_view([lease, other], view.view_id, options=options, leaves=leaves)
+    return context.catalog.view(name)
 
 
 def check(context: Context, statement: CreateView) -> Draft:
     """Everything that can be wrong with a CREATE, without making anything."""
     csn = capture(context).csn
     text, positioned = statement.query, statement.positioned_query
+    policy = Policy.of(statement.options)
     tables = _tables_at(context, positioned, csn)
     views = _views_at(context, positioned, csn)
     names = {name: tuple(column for column, _ in columns) for name, columns in {**tables, **views}.items()}
     relations = _relations_at(context, tables, views, csn)
     columns = _analyse(context, positioned, relations, names)
-    lowered = lower(positioned, names, functions=context.engine.builtin_functions())
-    require_same_names([name for name, _ in columns], lowered.names, text)
     require_storable(columns, text)
-    own, reread = over_relations(text, relations), over_relations(printed(text), relations)
-    require_same_reading(context.engine, text, own, reread)
-    definition = Definition.of(text, lowered, tables, views, context.engine.meaning())
+    functions = context.engine.builtin_functions()
+    try:
+        definition = _incremental(context, statement, tables, views, relations, columns, functions, csn)
+        reason = "POLICY_FULL" if policy is Policy.FULL else None
+    except UnsupportedSql as refusal:
+        if not policy.may_recompute or refusal.code not in RECOMPUTABLE:
+            raise
+        reason = refusal.code
+    if reason is not None:
+        require_tables_known(positioned, names)
+        Expressions(positioned, functions).require_deterministic(parse(positioned))
+        whole = [{name: TableUse(found[name], names[name]) for name in found} for found in (tables, views)]
+        definition = Definition.from_scratch(text, whole[0], whole[1], context.engine.meaning(), reason)
     require_captured(context, definition)
-    definition = _require_computable(context, definition, columns, csn)
     output = [name for name, _ in columns]
     unknown = [name for name in statement.cluster_by if name not in output]
     if unknown:
@@ -118,6 +188,30 @@ def check(context: Context, statement: CreateView) -> Draft:
         )
     leaves, method = _settings(context, statement.options, definition, csn)
     return Draft(definition, columns, csn, leaves, method)
+
+
+def _incremental(
+    context: Context,
+    statement: CreateView,
+    tables: Mapping[str, Columns],
+    views: Mapping[str, Columns],
+    relations: Mapping[str, exp.Query],
+    columns: Columns,
+    functions: frozenset[str],
+    csn: Csn,
+) -> Definition:
+    """The definition of a view that is kept incrementally, or the reason why it can't be."""
+    text, positioned = statement.query, statement.positioned_query
+    names = {name: tuple(column for column, _ in found) for name, found in {**tables, **views}.items()}
+    for name in views:
+        if Definition.load(context.catalog.view(name)).recomputed is not None:
+            raise refuse("VIEW_ON_RECOMPUTED", name, None, text)
+    lowered = lower(positioned, names, functions=functions)
+    require_same_names([name for name, _ in columns], lowered.names, text)
+    own, reread = over_relations(text, relations), over_relations(printed(text), relations)
+    require_same_reading(context.engine, text, own, reread)
+    definition = Definition.of(text, lowered, tables, views, context.engine.meaning())
+    return _require_computable(context, definition, columns, csn)
 
 
 def _require_computable(
@@ -149,15 +243,18 @@ def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[s
     return found
 
 
-def _views_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[str, str], ...]]:
-    """The views that a text names, propagated to a csn, with their columns."""
+def _named_views(context: Context, text: str) -> dict[str, Columns]:
+    """The views that a text names, with their columns."""
     named = _named(text)
-    found = {}
-    for view in context.catalog.views():
-        if view.name.lower() in named:
-            require_usable(view)
-            propagate(context, view.name, csn)
-            found[view.name] = view.columns
+    return {view.name: view.columns for view in context.catalog.views() if view.name.lower() in named}
+
+
+def _views_at(context: Context, text: str, csn: Csn) -> dict[str, Columns]:
+    """The views that a text names, brought to a csn."""
+    found = _named_views(context, text)
+    uses = {name: TableUse(columns, ()) for name, columns in found.items()}
+    if uses:
+        bring_below(context, Definition.from_scratch(text, {}, uses, {}, "CREATE"), csn)
     return found
 
 
@@ -216,11 +313,12 @@ def _settings(
     """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
     aliases = {scan.alias.lower() for scan in definition.leaves}
     for key in options:
-        known = key in ("method", "width") or (key.startswith("width.") and key[6:] in aliases)
+        known = key in ("method", "width", "refresh") or (key.startswith("width.") and key[6:] in aliases)
         if not known:
             raise InvalidInput(
                 f"Unknown option {key!r}.",
-                remedy=f"Options are method ({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'); "
+                remedy=f"Options are refresh ({', '.join(each.value for each in Policy)}), method "
+                f"({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'); "
                 f"leaves are {', '.join(sorted(aliases))}.",
             )
     live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
@@ -254,7 +352,15 @@ def parse_width(text: str) -> tuple[str, int]:
     return ("rows" if found[2].lower().startswith("row") else "csn"), int(found[1])
 
 
-def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -> ViewRecord:
+def _make(
+    context: Context,
+    leases: list[Lease],
+    statement: CreateView,
+    draft: Draft,
+    *,
+    replacing: ViewRecord | None = None,
+) -> ViewRecord:
+    lease = leases[0]
     view_id = uuid.uuid4().hex
     location = context.place("views", statement.name, view_id)
     delta_location = context.place("deltas", statement.name, view_id)
@@ -293,14 +399,23 @@ def _make(context: Context, lease: Lease, statement: CreateView, draft: Draft) -
             method=draft.method,
             created_at=context.clock(),
             last_mode="full",
-            last_reason="CREATED",
+            last_reason=draft.definition.recomputed or "CREATED",
         )
-        context.catalog.insert_view(lease, view, draft.leaves, step_id=step.step_id)
+        gone = (replacing.view_id, _remains(context, replacing)) if replacing is not None else None
+        dropping = context.catalog.insert_view(leases, view, draft.leaves, step_id=step.step_id, replacing=gone)
     except BaseException:
         _discard(context, lease, step)
         raise
     context.reached(DurablePoint.CREATE_RECORDED)
+    if dropping is not None:
+        _discard(context, leases[1], dropping)
     return view
+
+
+def _remains(context: Context, view: ViewRecord) -> dict[str, Any]:
+    """What of a view is to be removed once it is forgotten."""
+    places = {view.location, view.delta_location, *view_delta_places(context, view)}
+    return {"name": view.name, "locations": sorted(places)}
 
 
 def _discard(context: Context, lease: Lease, step: StepRecord) -> None:
@@ -337,8 +452,7 @@ def drop(context: Context, name: str, *, if_exists: bool) -> bool:
         context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         view = context.catalog.view(name)
-        places = {view.location, view.delta_location, *view_delta_places(context, view)}
-        step = context.catalog.begin_drop([lease, other], view.view_id, {"name": name, "locations": sorted(places)})
+        step = context.catalog.begin_drop([lease, other], view.view_id, _remains(context, view))
         context.reached(DurablePoint.DROP_FORGOTTEN)
         _discard(context, lease, step)
         context.reached(DurablePoint.DROP_REMOVED)

@@ -23,6 +23,8 @@ def main() -> int:
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            # Spark keeps the plans of the last 1000 queries for its UI, and in a long run they fill the memory.
+            "spark.sql.ui.retainedExecutions": "5",
         }
         spark = local_session("headwater-fuzz", master="local[2]", memory="2g", extra=TINY_DATA | extra)
         settings = Settings(

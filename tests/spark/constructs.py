@@ -45,7 +45,8 @@ VIEWS = {
     "avg_exact": "SELECT k, avg(v) AS av, avg(d) AS ad FROM r GROUP BY k",
     "min_max": "SELECT k, min(v) AS lo, max(v) AS hi, max(s) AS ms FROM r GROUP BY k",
     "moments": "SELECT k, round(variance(v), 6) AS a, round(stddev_pop(v), 6) AS b FROM r GROUP BY k",
-    "bool_bit": "SELECT k, bool_and(v > 5) AS a, bool_or(v > 5) AS o, bit_xor(v) AS x, any(v > 9) AS y FROM r GROUP BY k",
+    "bool_bit": "SELECT k, bool_and(v > 5) AS a, bool_or(v > 5) AS o, bit_xor(v) AS x, any(v > 9) AS y FROM r "
+    "GROUP BY k",
     "distinct_args": "SELECT k, count(DISTINCT v) AS n, sum(DISTINCT v) AS t, avg(DISTINCT v) AS a FROM r GROUP BY k",
     "filtered": "SELECT k, sum(v) FILTER (WHERE s = 'a') AS t, count(*) FILTER (WHERE v > 5) AS n FROM r GROUP BY k",
     "collected": "SELECT k, sort_array(collect_list(v)) AS l, sort_array(collect_set(s)) AS c FROM r GROUP BY k",
@@ -102,7 +103,8 @@ VIEWS = {
     "scalar_having": "SELECT k, sum(v) AS t FROM r GROUP BY k HAVING sum(v) > (SELECT avg(w) FROM s)",
     "nested": "SELECT k FROM t WHERE k IN (SELECT k FROM r WHERE v > (SELECT min(w) FROM s WHERE s.k = r.k))",
     "lateral": "SELECT r.k, q.w FROM r, LATERAL (SELECT w FROM s WHERE s.k = r.k) q",
-    "lateral_aggregate": "SELECT r.k, q.n, q.m FROM r, LATERAL (SELECT count(*) AS n, max(w) AS m FROM s WHERE s.k = r.k) q",
+    "lateral_aggregate": "SELECT r.k, q.n, q.m FROM r, "
+    "LATERAL (SELECT count(*) AS n, max(w) AS m FROM s WHERE s.k = r.k) q",
     "lateral_view": "SELECT k, e FROM r LATERAL VIEW explode(array(v, v + 1)) x AS e WHERE e > 6",
     "generator": "SELECT k, explode(array(v, 1)) AS e FROM r",
     # windows
@@ -111,7 +113,8 @@ VIEWS = {
     "two_partitions": "SELECT k, s, count(*) OVER (PARTITION BY k) AS a, count(*) OVER (PARTITION BY s) AS b FROM r",
     "named_window": "SELECT k, max(v) OVER w AS m FROM r WINDOW w AS (PARTITION BY k)",
     "qualify": "SELECT k, v FROM r QUALIFY dense_rank() OVER (PARTITION BY k ORDER BY v DESC) = 1",
-    "latest": "SELECT k, v FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s, d) AS n FROM r) WHERE n = 1",
+    "latest": "SELECT k, v FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s, d) AS n FROM r) "
+    "WHERE n = 1",
     "window_of_aggregates": "SELECT k, sum(v) AS t, rank() OVER (ORDER BY sum(v) DESC) AS p FROM r GROUP BY k",
     "top": "SELECT k, v, s FROM r ORDER BY v DESC, k, s LIMIT 3",
     "top_offset": "SELECT k, count(*) AS n FROM r GROUP BY k ORDER BY n DESC, k LIMIT 2 OFFSET 1",

@@ -31,11 +31,19 @@ class Views(FencedTables):
         query_lists: Sequence[QueryListEntry] = (),
         step_id: int | None = None,
         outcome: JsonObject | None = None,
-    ) -> None:
-        """The view with its leaves, and, with ``step_id``, the end of the step that created it."""
+        replacing: tuple[str, JsonObject] | None = None,
+    ) -> StepRecord | None:
+        """The view with its leaves, and, with ``step_id``, the end of the step that created it.
+
+        ``replacing`` is a view that goes in the same transaction, with what is to be removed of it: the step for that.
+        """
         if [leaf.leaf for leaf in leaves] != list(range(len(leaves))):
             raise InternalError(f"The leaves of view {view.name!r} are not numbered 0, 1, ...")
+        dropping = None
         with self._under(lease) as connection:
+            if replacing is not None:
+                _delete_view(connection, replacing[0])
+                dropping = insert_step(connection, self._database.clock(), replacing[0], "drop", replacing[1])
             names.require_free(connection, view.name)
             _require_readable(connection, leaves)
             connection.execute(sa.insert(_views).values(**asdict(view)))
@@ -44,6 +52,26 @@ class Views(FencedTables):
             write_query_lists(connection, view.view_id, query_lists)
             if step_id is not None:
                 close_step(connection, self._database.clock(), step_id, ("create",), outcome)
+        return dropping
+
+    def alter_view(
+        self,
+        lease: Held,
+        view_id: str,
+        *,
+        options: JsonObject,
+        leaves: Sequence[LeafRecord],
+        sql: str | None = None,
+        definition: JsonObject | None = None,
+    ) -> None:
+        """Other options, with the widths of leaves that follow from them; another text for the same plan."""
+        with self._under(lease) as connection:
+            values = {"options": options, "sql": sql, "definition": definition}
+            update_view(connection, view_id, **{key: value for key, value in values.items() if value is not None})
+            for leaf in leaves:
+                this = sa.and_(_leaves.c.view_id == view_id, _leaves.c.leaf == leaf.leaf)
+                widths = {"width_kind": leaf.width_kind, "width_value": leaf.width_value}
+                connection.execute(sa.update(_leaves).where(this).values(**widths))
 
     def view(self, name: str) -> ViewRecord:
         with self._database.read() as connection:

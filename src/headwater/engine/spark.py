@@ -137,13 +137,26 @@ class SparkEngine:
         """Run a query for changes now and keep its answer for a while under a name that ``compute`` understands."""
         from pyspark.sql.functions import col, count, count_if, lit
 
+        with self._kept(text) as (name, frame):
+            with translated("computing changes"):
+                found = frame.agg(count(lit(1)), count_if(col(COUNT) < 0)).collect()[0]  # one row
+            yield StagedRows(name, found[0], found[1] > 0)
+
+    @contextmanager
+    def kept(self, text: str) -> Iterator[str]:
+        """Keep a query's answer for a while under a name that ``compute`` understands."""
+        with self._kept(text) as (name, frame):
+            with translated("computing keys"):
+                frame.count()  # now, so that Spark knows how small it is
+            yield name
+
+    @contextmanager
+    def _kept(self, text: str) -> Iterator[tuple[str, DataFrame]]:
         name = f"__hw_staged_{uuid.uuid4().hex}"
         frame = self.compute(text).persist()
         try:
-            with translated("computing changes"):
-                found = frame.agg(count(lit(1)), count_if(col(COUNT) < 0)).collect()[0]  # one row
             frame.createOrReplaceTempView(name)
-            yield StagedRows(name, found[0], found[1] > 0)
+            yield name, frame
         finally:
             self._work.catalog.dropTempView(name)
             frame.unpersist()

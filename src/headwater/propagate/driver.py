@@ -51,6 +51,12 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
 
         return roll(context, lease, view, to)
     definition = Definition.load(view)
+    if definition.recomputed is not None:
+        raise InvalidInput(
+            f"View {view.name!r} is recomputed, not propagated ({definition.recomputed}).",
+            remedy=f"Refresh it: lake.refresh({view.name!r}).",
+            code=definition.recomputed,
+        )
     for below in definition.views:
         require_usable(context.catalog.view(below))
         propagate(context, below, to)

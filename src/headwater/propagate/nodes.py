@@ -3,7 +3,7 @@
 Nodes are worked off from the tables upwards. The change of a node's input is a linear block's and is computed as any
 view delta, from one moment to another; it is staged, since the node reads it more than once and what follows depends
 on whether there is any and whether it takes rows away. Then the node's own change is staged, and stands in the block
-above like the change of a table.
+above like the change of a table; a node that is all that the view's own block reads is left to that block's query.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.propagate.staging import few, small_leaves
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources, changes_of
 from headwater.sql.render import view_delta_sql
-from headwater.sql.transitions import InputChange, change_of
+from headwater.sql.transitions import InputChange, change_of, touched_keys
 
 
 @dataclass(slots=True)
@@ -34,12 +34,20 @@ class NodeLog:
     moments: CatalogMoments
     nodes: Mapping[str, object]
     staged: dict[str, StagedRows] = field(default_factory=dict)
+    inlined: set[str] = field(default_factory=set)
 
     def has_changes(self, name: str, interval: Interval) -> bool:
-        return name in self.staged if name in self.nodes else self.moments.has_changes(name, interval)
+        if name in self.nodes:
+            return name in self.staged or name in self.inlined
+        return self.moments.has_changes(name, interval)
 
     def known_rows(self, name: str, interval: Interval) -> int | None:
-        return self.staged[name].rows if name in self.staged else self.moments.known_rows(name, interval)
+        if name in self.nodes:
+            return self.staged[name].rows if name in self.staged else None
+        return self.moments.known_rows(name, interval)
+
+    def names(self, interval: Interval) -> dict[tuple[str, Interval], str]:
+        return {(node, interval): rows.name for node, rows in self.staged.items()}
 
 
 def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query, ...]:
@@ -54,7 +62,8 @@ def staged_nodes(
 ) -> Iterator[tuple[Sources, NodeLog]]:
     """Stage the changes of all nodes; where the relations of the view's own block come from, and what changed."""
     log = NodeLog(moments, definition.nodes)
-    sources = moments.sources(interval.start)
+    relations = moments.relations(interval.start)
+    alone = [scan.table for scan in scans(definition.plan)]
     with ExitStack() as stack:
 
         def stage(text: str) -> StagedRows:
@@ -65,13 +74,18 @@ def staged_nodes(
             for table in _read_often(definition, interval, moments)
         }
         for name, node in definition.nodes.items():
-            sources = replace(sources, staged={**feeds, **{(n, interval): s.name for n, s in log.staged.items()}})
+            sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
             changes = [_input_change(plan, interval, log, sources, stage) for plan in node.inputs]
             if any(change is not None for change in changes):
-                found = stage(to_text(change_of(node, interval, changes, sources)))
-                if found.rows:
+                keys = to_text(touched_keys(node, interval.start, changes))
+                touched = stack.enter_context(context.engine.kept(keys))
+                change = change_of(node, interval, changes, touched, sources)
+                if alone == [name]:
+                    relations.inlined[name] = change
+                    log.inlined.add(name)
+                elif (found := stage(to_text(change))).rows:
                     log.staged[name] = found
-        yield replace(sources, staged={**feeds, **{(n, interval): s.name for n, s in log.staged.items()}}), log
+        yield replace(relations.sources, staged={**feeds, **log.names(interval)}), log
 
 
 def _input_change(

@@ -238,6 +238,12 @@ REFUSED: tuple[Construct, ...] = (
         "SELECT x.`(k + 1)` AS y FROM (SELECT k + 1 FROM r) AS x",
     ),
     Construct(
+        "VIEW_ON_RECOMPUTED",
+        "a materialized view in FROM that is itself recomputed",
+        "Read the tables under that view.",
+        "SELECT k FROM recomputed_view",
+    ),
+    Construct(
         "UNGROUPABLE_COLUMN",
         "output columns of type MAP or VARIANT, or with a collation: values that can't be told apart by comparison",
         "Turn it into an array or JSON text, for instance by map_entries or to_json.",
@@ -273,6 +279,12 @@ REFUSED: tuple[Construct, ...] = (
         "Write it with what docs/sql.md lists.",
         "",
     ),
+)
+
+# What Spark computes the same way every time, so that a view may hold it if it is recomputed at every refresh.
+RECOMPUTABLE = frozenset(
+    """SUBQUERY CORRELATION UNGROUPED LATERAL GENERATOR PIVOT RECURSIVE_CTE TABLE_FUNCTION INLINE_TABLE STRUCT_STAR
+    STAR_REPLACE UNNAMED_COLUMN UNION_BY_NAME VIEW_ON_RECOMPUTED OTHER""".split()  # noqa: SIM905
 )
 
 BY_CODE = {construct.code: construct for construct in REFUSED}

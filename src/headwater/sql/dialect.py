@@ -71,7 +71,8 @@ class VerbatimSpark(Spark):
 
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         TRANSFORMS = {  # noqa: RUF012
-            **Spark.Generator.TRANSFORMS,
+            # Without that of SELECT, which rewrites QUALIFY and others for engines that lack them.
+            **{kind: how for kind, how in Spark.Generator.TRANSFORMS.items() if kind is not exp.Select},
             TypedLiteral: lambda self, e: f"{self.sql(e, 'to')} {self.sql(e, 'this')}",
             exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
             exp.BitwiseRightShift: lambda self, e: self.binary(e, ">>"),

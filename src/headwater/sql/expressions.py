@@ -94,7 +94,7 @@ class Expressions:
             outer = scope.parent.resolve(parts)
             found = None if outer is None else (OuterRef(this=outer[0].copy()), outer[1])
         if found is None:
-            if len(parts) == 1 and parts[0].lower() in constructs.NONDETERMINISTIC_FUNCTIONS:
+            if len(parts) == 1 and is_clock(parts[0]):
                 raise self.refuse("NONDETERMINISTIC", f"{parts[0]}", node)
             if scope.parent is not None and scope.parent.parent is not None:
                 raise self.refuse("CORRELATION", f"{to_text(node)} of a query two levels out", node)
@@ -113,19 +113,40 @@ class Expressions:
             value = exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True))
         return value
 
+    def require_deterministic(self, query: exp.Expr) -> None:
+        """Refuse a whole text of which the same tables may give another answer another time."""
+        for part in query.walk():
+            match part:
+                case exp.TableSample():
+                    raise self.refuse("SAMPLE", "TABLESAMPLE", part)
+                case exp.Version():
+                    raise self.refuse("TIME_TRAVEL", to_text(part), part)
+                case exp.Limit() | exp.Offset() | exp.Fetch() if part.parent and not part.parent.args.get("order"):
+                    raise self.refuse("LIMIT", "LIMIT without ORDER BY", part)
+                case exp.Column() if (
+                    part.name.lower() in constructs.NONDETERMINISTIC_FUNCTIONS and len(part.parts) == 1
+                ):
+                    raise self.refuse("NONDETERMINISTIC", part.name, part)
+                case _:
+                    self._check_part(part)
+
     def _check(self, node: exp.Expr) -> None:
         for part in node.walk(prune=is_subquery):
+            self._check_part(part)
             match part:
-                case exp.Parameter() | exp.Placeholder() | exp.SessionParameter():
-                    raise self.refuse("PARAMETER", to_text(part), part)
                 case exp.Star() if not is_aggregate_call(part.parent):
                     raise self.refuse("STAR_REPLACE", "* inside an expression", part.parent)
-                case TypedLiteral() if _CLOCK_WORD.match(part.this.name):
-                    raise self.refuse("NONDETERMINISTIC", to_text(part), part)
                 case exp.Query() if not is_subquery(part):
                     raise self.refuse("SUBQUERY", "a query inside an expression", part)
-                case exp.Anonymous():
-                    self._check_function(part)
+
+    def _check_part(self, part: exp.Expr) -> None:
+        match part:
+            case exp.Parameter() | exp.Placeholder() | exp.SessionParameter():
+                raise self.refuse("PARAMETER", to_text(part), part)
+            case TypedLiteral() if _CLOCK_WORD.match(part.this.name):
+                raise self.refuse("NONDETERMINISTIC", to_text(part), part)
+            case exp.Anonymous():
+                self._check_function(part)
 
     def _check_function(self, node: exp.Anonymous) -> None:
         name = node.name.lower()
@@ -135,6 +156,11 @@ class Expressions:
             raise self.refuse("NONDETERMINISTIC", to_text(node), node)
         if self.functions is not None and name not in self.functions | _UNIT_FIRST:
             raise self.refuse("USER_FUNCTION", to_text(node), node)
+
+
+def is_clock(name: str) -> bool:
+    """A name such as current_date, which is a function even without parentheses."""
+    return name.lower() in constructs.NONDETERMINISTIC_FUNCTIONS
 
 
 def is_subquery(node: exp.Expr | None) -> bool:

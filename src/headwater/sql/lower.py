@@ -9,7 +9,7 @@ dropped, except optimizer hints, which do not change the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -86,6 +86,26 @@ def lower(text: str, tables: Mapping[str, tuple[str, ...]], *, functions: frozen
     finish = Finish()
     plan = finish.plan(block)
     return Lowered(plan, finish.nodes, tuple(name for name, _ in block.columns), lowering.mentioned())
+
+
+def require_tables_known(text: str, names: Iterable[str]) -> None:
+    """Raise unless every table of a text is one of ``names`` or a CTE; Spark may know more tables than we do."""
+    query, known = parse(text), list(names)
+    ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    for table in query.find_all(exp.Table):
+        named = isinstance(table.this, exp.Identifier)
+        if named and (table.args.get("db") or table.name.lower() not in {*ctes, *(name.lower() for name in known)}):
+            raise _unknown(table, known, text)
+
+
+def _unknown(node: exp.Table, known: Iterable[str], text: str) -> SqlAnalysisError:
+    line, place = position(node, text) or (None, None)
+    return SqlAnalysisError(
+        f"Table {to_text(node)} is not tracked by this lake.",
+        line=line,
+        column=place,
+        remedy=f"Track it first: lake.track({node.name!r}, <path>). Known: {', '.join(sorted(known)) or 'none'}.",
+    )
 
 
 class _Lowering:
@@ -432,15 +452,7 @@ class _Lowering:
             self._derived(inner, node.alias or name, scope, block)
             return
         if qualified or name.lower() not in self.tables:
-            line, place = position(node, self.text) or (None, None)
-            raise SqlAnalysisError(
-                f"Table {to_text(node)} is not tracked by this lake.",
-                line=line,
-                column=place,
-                remedy=f"Track it first: lake.track({name!r}, <path>). Known: "
-                + (", ".join(sorted(known for known, _ in self.tables.values())) or "none")
-                + ".",
-            )
+            raise _unknown(node, [known for known, _ in self.tables.values()], self.text)
         table, columns = self.tables[name.lower()]
         leaf = Leaf(table, columns, self._fresh(node.alias or name))
         self.leaves.append(leaf)

@@ -26,6 +26,7 @@ class CreateView:
     if_not_exists: bool = False
     cluster_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,31 @@ class ExplainView:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainQuery:
+    """What a view of this text would be."""
+
+    view: CreateView
+
+
+@dataclass(frozen=True, slots=True)
+class AlterView:
+    name: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class SelectQuery:
     """Any query over views and tracked tables."""
 
     text: str
 
 
-Statement: TypeAlias = CreateView | RefreshView | DropView | ShowViews | ExplainView | SelectQuery
+Statement: TypeAlias = (
+    CreateView | AlterView | RefreshView | DropView | ShowViews | ExplainView | ExplainQuery | SelectQuery
+)
 
 T = TypeVar("T")
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "("})
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -84,8 +101,16 @@ class _Reader:
 
     def statement(self) -> Statement:
         if self._words("CREATE"):
+            or_replace = self._words("OR", "REPLACE")
             self._expect("MATERIALIZED", "VIEW")
-            return self._create()
+            return self._create(or_replace)
+        if self._words("ALTER"):
+            self._expect("MATERIALIZED", "VIEW")
+            name = self._name()
+            self._expect("SET", "OPTIONS")
+            changed: dict[str, str] = {}
+            self._list(lambda: self._add_option(changed))
+            return self._end(AlterView(name, changed))
         if self._words("REFRESH"):
             self._expect("MATERIALIZED", "VIEW")
             return self._refresh()
@@ -98,13 +123,15 @@ class _Reader:
             return self._end(ShowViews())
         if self._words("EXPLAIN"):
             self._expect("MATERIALIZED", "VIEW")
+            if self._upper() in _QUERY_WORDS:
+                return ExplainQuery(self._query("", False, (), {}, False))
             return self._end(ExplainView(self._name()))
-        if self._upper() in ("SELECT", "WITH", "FROM", "TABLE", "VALUES", "("):
+        if self._upper() in _QUERY_WORDS:
             return SelectQuery(self.text)
-        raise self._error("CREATE, REFRESH, DROP, SHOW or EXPLAIN MATERIALIZED VIEW, or a query")
+        raise self._error("CREATE, ALTER, REFRESH, DROP, SHOW or EXPLAIN MATERIALIZED VIEW, or a query")
 
-    def _create(self) -> CreateView:
-        if_not_exists = self._words("IF", "NOT", "EXISTS")
+    def _create(self, or_replace: bool) -> CreateView:
+        if_not_exists = not or_replace and self._words("IF", "NOT", "EXISTS")
         name = self._name()
         cluster_by: tuple[str, ...] = ()
         options: dict[str, str] = {}
@@ -117,10 +144,16 @@ class _Reader:
                 self._fail("CLUSTER BY (...), OPTIONS (...) or AS")
         if self.at >= len(self.found):
             self._fail("a query after AS")
+        return self._query(name, if_not_exists, cluster_by, options, or_replace)
+
+    def _query(
+        self, name: str, if_not_exists: bool, cluster_by: tuple[str, ...], options: dict[str, str], or_replace: bool
+    ) -> CreateView:
+        """The rest of the statement is the view's text."""
         start = self.found[self.at].start
         blank = re.sub(r"[^\n]", " ", self.text[:start])
         query = self.text[start:]
-        return CreateView(name, query, blank + query, if_not_exists, cluster_by, options)
+        return CreateView(name, query, blank + query, if_not_exists, cluster_by, options, or_replace)
 
     def _refresh(self) -> RefreshView:
         name = self._name()

@@ -23,6 +23,7 @@ from headwater.sql.render import state_relation
 
 VERSION = "__hw_version"
 NEXT = "__hw_next"
+_LIST, _PLACE = "__hw_versions", "__hw_place"
 
 # Their answers among rows that tie in ORDER BY depend on which comes first.
 _ORDER_BOUND = frozenset({"row_number", "ntile", "lag", "lead"})
@@ -38,12 +39,16 @@ class InputChange:
 
 
 class NodeRelations:
-    """The nodes of a view as relations, over its tables and the views below it."""
+    """The nodes of a view as relations, over its tables and the views below it.
+
+    A node's change is staged before it is used, or, where it is used once, given as ``inlined``.
+    """
 
     def __init__(self, nodes: Nodes, moments: TableMoments, views: Derived, begin: Csn) -> None:
         self._nodes = nodes
         self._views = views
         self._begin = begin
+        self.inlined: dict[str, exp.Query] = {}
         self.sources = Sources(moments, self)
 
     def __contains__(self, name: str) -> bool:
@@ -53,9 +58,7 @@ class NodeRelations:
         return state_of(self._nodes[name], at, self.sources) if name in self._nodes else self._views.state(name, at)
 
     def changes(self, name: str, interval: Interval) -> exp.Query:
-        if name in self._nodes:
-            raise ValueError(f"the change of {name} is staged before it is used")
-        return self._views.changes(name, interval)
+        return self.inlined[name] if name in self._nodes else self._views.changes(name, interval)
 
     def nothing(self, name: str) -> exp.Query:
         return self.state(name, self._begin).where(exp.false())
@@ -143,9 +146,31 @@ def _ordered(value: exp.Expr) -> exp.Ordered:
 # ---------------------------------------------------------------------- changes
 
 
-def change_of(node: Node, interval: Interval, changes: Sequence[InputChange | None], sources: Sources) -> exp.Query:
-    """The node's timed change, from the staged changes of its inputs (None: unchanged), consolidated."""
-    touched = _touched(node, interval.start, changes)
+def touched_keys(node: Node, begin: Csn, changes: Sequence[InputChange | None]) -> exp.Select:
+    """Every touched key with its versions, each with the next one."""
+    names = _key_names(node)
+    parts: list[exp.Query] = []
+    for side, change in enumerate(changes):
+        if change is not None:
+            keys = [_as(column(key), name) for key, name in zip(node.key(side), names, strict=True)]
+            parts.append(exp.select(*keys, column(CSN), copy=False).from_(exp.Table(this=quoted(change.table))))
+    together = reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
+    csns = _call("array_append", _call("collect_set", column(CSN)), _number(begin))
+    listed = exp.select(*_columns(names), _as(_call("array_sort", csns), _LIST), copy=False).from_(_sub(together, "t"))
+    listed = listed.group_by(*_columns(names)) if names else listed
+    following = _call("get", column(_LIST), exp.Add(this=column(_PLACE), expression=exp.Literal.number(1)))
+    select = exp.select(*_columns(names), column(VERSION), _as(following, NEXT), copy=False).from_(_sub(listed, "k"))
+    select.set("laterals", [_lateral_view(_call("posexplode", column(_LIST)), [_PLACE, VERSION])])
+    return select
+
+
+def change_of(
+    node: Node, interval: Interval, changes: Sequence[InputChange | None], touched: str, sources: Sources
+) -> exp.Query:
+    """The node's timed change, consolidated.
+
+    ``changes`` are the staged changes of its inputs (None: unchanged), ``touched`` what ``touched_keys`` gives, staged.
+    """
     versions = [
         _versions(node, side, plan, change, touched, interval.start, sources)
         for side, (plan, change) in enumerate(zip(node.inputs, changes, strict=True))
@@ -157,33 +182,12 @@ def _key_names(node: Node) -> list[str]:
     return [f"__hw_key{index}" for index in range(len(node.key(0)))]
 
 
-def _touched(node: Node, begin: Csn, changes: Sequence[InputChange | None]) -> exp.Select:
-    """Every touched key with its versions, each with the next one."""
-    names = _key_names(node)
-    parts: list[exp.Query] = []
-    for side, change in enumerate(changes):
-        if change is not None:
-            keys = [_as(column(key), name) for key, name in zip(node.key(side), names, strict=True)]
-            source = exp.Table(this=quoted(change.table))
-            parts.extend(
-                exp.select(*keys, _as(version, VERSION), copy=False).from_(source.copy()).distinct()
-                for version in (column(CSN), _number(begin))
-            )
-    together = reduce(lambda left, right: exp.union(left, right, distinct=True, copy=False), parts)
-    following = exp.Window(
-        this=exp.Anonymous(this="lead", expressions=[column(VERSION)]),
-        partition_by=_columns(names),
-        order=exp.Order(expressions=[_ordered(column(VERSION))]),
-    )
-    return exp.select(*_columns(names), column(VERSION), _as(following, NEXT), copy=False).from_(_sub(together, "t"))
-
-
 def _versions(
     node: Node,
     side: int,
     plan: Plan,
     change: InputChange | None,
-    touched: exp.Select,
+    touched: str,
     begin: Csn,
     sources: Sources,
 ) -> exp.Query:
@@ -192,11 +196,10 @@ def _versions(
     attributes = plan.attributes
     before: exp.Query = state_relation(plan, begin, sources)
     if keys:
-        wanted = exp.select(*_columns(names), copy=False).from_(_sub(touched.copy(), "t")).distinct()
         before = (
             exp.select(*(_columns(attributes)), copy=False)
             .from_(_sub(before, "s"))
-            .join(_sub(wanted, "k"), on=_same(keys, names), join_type="LEFT SEMI", copy=False)
+            .join(_table(touched, "k"), on=_same(keys, names), join_type="LEFT SEMI", copy=False)
         )
     version = [column(VERSION), column(NEXT)]
     state = _with_versions(before, [*_columns(attributes), *version, _as(_number(1), COUNT)], keys, names, touched)
@@ -225,7 +228,7 @@ def _with_versions(
     columns: Sequence[exp.Expr],
     keys: Sequence[Attribute],
     names: Sequence[str],
-    touched: exp.Select,
+    touched: str,
     *conditions: exp.Expr,
 ) -> exp.Select:
     on = [*([_same(keys, names)] if keys else []), *conditions]
@@ -233,7 +236,7 @@ def _with_versions(
         exp.select(*columns, copy=False)
         .from_(_sub(rows, "x"))
         .join(
-            _sub(touched.copy(), "v"),
+            _table(touched, "v"),
             on=exp.and_(*on) if on else None,
             join_type="INNER" if on else "CROSS",
             copy=False,
@@ -251,9 +254,7 @@ def _repeated(rows: exp.Query, columns: Sequence[exp.Expr]) -> exp.Select:
     return select
 
 
-def _answers(
-    node: Node, versions: Sequence[exp.Query], touched: exp.Select, begin: Csn, sources: Sources
-) -> exp.Select:
+def _answers(node: Node, versions: Sequence[exp.Query], touched: str, begin: Csn, sources: Sources) -> exp.Select:
     """The node's rows at every version, with the version and the next."""
     version = [column(VERSION), column(NEXT)]
     match node:
@@ -293,7 +294,7 @@ def _answers(
             return exp.select(*columns, copy=False).from_(_sub(ranked, "p")).where(inside)
 
 
-def _always_one(node: Aggregate, grouped: exp.Select, touched: exp.Select, begin: Csn, sources: Sources) -> exp.Select:
+def _always_one(node: Aggregate, grouped: exp.Select, touched: str, begin: Csn, sources: Sources) -> exp.Select:
     """An aggregate without keys has a row over no rows too: Spark's own answer to that."""
     nothing = state_relation(node.input, begin, sources).where(exp.false())
     empty = exp.select(*_named(node), copy=False).from_(_sub(nothing, "n"))
@@ -308,7 +309,7 @@ def _always_one(node: Aggregate, grouped: exp.Select, touched: exp.Select, begin
     same = exp.EQ(this=column(VERSION, "v"), expression=column(VERSION, "f"))
     return (
         exp.select(*values, column(VERSION, "v"), column(NEXT, "v"), copy=False)
-        .from_(_sub(touched.copy(), "v"))
+        .from_(_table(touched, "v"))
         .join(_sub(grouped, "f"), on=same, join_type="LEFT", copy=False)
         .join(_sub(empty, "e"), join_type="CROSS", copy=False)
     )
@@ -336,6 +337,14 @@ def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
 
 def _sub(query: exp.Query, alias: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
+
+
+def _table(name: str, alias: str) -> exp.Table:
+    return exp.Table(this=quoted(name), alias=exp.TableAlias(this=quoted(alias)))
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def _as(value: exp.Expr, name: str) -> exp.Expr:

@@ -1,0 +1,112 @@
+"""Bringing a view to a moment: incrementally, or from scratch where that is what its definition or its policy says.
+
+``OPTIONS (refresh = ...)`` is the policy:
+
+- ``auto`` (the default): incremental wherever the text allows; a text that can't be kept incrementally is recomputed,
+  which CREATE, explain and every refresh say with its reason code.
+- ``incremental``: CREATE refuses a text that can't be kept incrementally.
+- ``strict``: as incremental, and a refresh fails rather than recompute, whatever happened to the tables.
+- ``full``: every refresh recomputes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from enum import Enum
+
+from headwater.algebra.time import Csn, Interval
+from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
+from headwater.capture.driver import capture
+from headwater.catalog.records import ViewRecord
+from headwater.context import Context
+from headwater.definition import Definition, base_tables_of
+from headwater.errors import InvalidInput, WouldRecompute
+from headwater.propagate.driver import propagate, require_captured
+from headwater.values import RefreshReport
+
+
+class Policy(Enum):
+    AUTO = "auto"
+    INCREMENTAL = "incremental"
+    STRICT = "strict"
+    FULL = "full"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Policy:
+        wanted = options.get("refresh", cls.AUTO.value).lower()
+        try:
+            return cls(wanted)
+        except ValueError:
+            raise InvalidInput(
+                f"Unknown refresh policy {wanted!r}.", remedy=f"Use one of {', '.join(each.value for each in cls)}."
+            ) from None
+
+    @property
+    def may_recompute(self) -> bool:
+        """Whether a text that can't be kept incrementally is accepted."""
+        return self in (Policy.AUTO, Policy.FULL)
+
+
+def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
+    """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back."""
+    started = time.monotonic()
+    before = context.catalog.view(name)
+    definition = Definition.load(before)
+    target = capture(context).csn if to is None else to
+    if to is None:
+        require_captured(context, definition)
+    bring_below(context, definition, target)
+    view = context.catalog.view(name)
+    if view.problem is not None:
+        applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), started)
+    elif definition.recomputed is not None:
+        applied = _from_scratch(context, view, definition, target, to, started)
+    else:
+        if target >= view.kept_from and target > high_water_mark(context, view):
+            propagate(context, name, target)
+        applied = apply(context, name, target, started=started, never_back=to is None)
+    seconds = time.monotonic() - started
+    return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds)
+
+
+def bring_below(context: Context, definition: Definition, target: Csn) -> None:
+    """Views that a view reads need not be refreshed for it, only propagated; one that can't be is recomputed."""
+    for name in definition.views:
+        below = context.catalog.view(name)
+        inner = Definition.load(below)
+        if below.problem is not None or inner.recomputed is not None:
+            if below.problem is not None or below.csn < target:
+                refresh(context, name, target)
+        elif high_water_mark(context, below) < target:
+            bring_below(context, inner, target)
+            propagate(context, name, target)
+
+
+def _from_scratch(
+    context: Context, view: ViewRecord, definition: Definition, target: Csn, to: Csn | None, started: float
+) -> Applied:
+    if target <= view.csn:
+        if to is not None:
+            require_reachable(context, view, target)
+        return Applied(view.csn, 0, "none", "UP_TO_DATE")
+    changed = any(
+        context.catalog.changed_csns(table, Interval(view.csn, target))
+        for table in base_tables_of(context.catalog, definition)
+    )
+    reason = definition.recomputed if changed else "NO_CHANGES"
+    return _recompute(context, view, definition, target, str(reason), started)
+
+
+def _recompute(
+    context: Context, view: ViewRecord, definition: Definition, target: Csn, reason: str, started: float
+) -> Applied:
+    if Policy.of(view.options) is Policy.STRICT:
+        raise WouldRecompute(
+            f"View {view.name!r} can't be brought to csn {target} incrementally ({reason}), and its policy is strict.",
+            remedy=f"Drop and create it again, or allow it: ALTER MATERIALIZED VIEW {view.name} "
+            "SET OPTIONS (refresh = 'auto').",
+            reason=reason,
+        )
+    require_captured(context, definition)
+    return recompute(context, view.name, target, reason, started=started)

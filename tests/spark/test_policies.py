@@ -1,0 +1,134 @@
+"""OPTIONS (refresh = ...), ALTER, CREATE OR REPLACE, and EXPLAIN before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import headwater
+from tests.spark.constructs import TABLES
+from tests.spark.oracle import World
+
+PIVOT = "SELECT * FROM (SELECT k, v FROM r) PIVOT (sum(v) FOR k IN (1 AS one, 2 AS two))"
+GROUPED = "SELECT k, count(*) AS n FROM r GROUP BY k"
+
+
+@pytest.fixture(scope="module")
+def world(make_world: Callable[..., World]) -> World:
+    world = make_world("policies")
+    for name in ("r", "s"):
+        world.make(name, *TABLES[name])
+    world.look()
+    return world
+
+
+def test_auto_recomputes_what_it_must_and_says_why(world: World) -> None:
+    world.create("pivoted", PIVOT)
+    status = next(each for each in world.lake.status().views if each.name == "pivoted")
+    assert (status.last_mode, status.last_reason) == ("full", "PIVOT")
+    assert "PIVOT" in str(world.lake.explain("pivoted"))
+    world.run("INSERT INTO {r} VALUES (1, 5, 'a', 1.0)")
+    report = world.refresh("pivoted")
+    assert (report.mode, report.reason) == ("full", "PIVOT")
+    assert world.lake.refresh("pivoted").mode == "none"
+    with pytest.raises(headwater.HeadwaterError) as caught:
+        world.lake.propagate("pivoted")
+    assert caught.value.code == "PIVOT"
+
+
+@pytest.mark.parametrize("policy", ["incremental", "strict"])
+def test_incremental_refuses_at_create_what_can_not_be_kept(world: World, policy: str) -> None:
+    with pytest.raises(headwater.HeadwaterError) as caught:
+        world.create("refused", PIVOT, f"OPTIONS (refresh = '{policy}')")
+    assert caught.value.code == "PIVOT"
+    assert "refused" not in {view.name for view in world.lake.status().views}
+
+
+def test_what_is_not_deterministic_is_not_even_recomputed(world: World) -> None:
+    with pytest.raises(headwater.HeadwaterError) as caught:
+        world.create("refused", PIVOT.replace("SELECT k, v", "SELECT k, rand() AS v"))
+    assert caught.value.code == "NONDETERMINISTIC"
+
+
+def test_full_recomputes_always(world: World) -> None:
+    world.create("recomputed", GROUPED, "OPTIONS (refresh = 'full')")
+    world.run("INSERT INTO {r} VALUES (1, 5, 'a', 1.0)")
+    report = world.refresh("recomputed")
+    assert (report.mode, report.reason) == ("full", "POLICY_FULL")
+
+
+def test_a_view_on_a_recomputed_one_is_recomputed_too(world: World) -> None:
+    world.create("above", "SELECT one FROM pivoted")
+    world.views["above"] = f"SELECT one FROM ({PIVOT})"
+    world.run("INSERT INTO {r} VALUES (1, 7, 'a', 1.0)")
+    report = world.refresh("above")
+    assert (report.mode, report.reason) == ("full", "VIEW_ON_RECOMPUTED")
+
+
+def test_strict_fails_rather_than_recompute(make_world: Callable[..., World]) -> None:
+    world = make_world("strict")
+    world.make("r", *TABLES["r"])
+    world.look()
+    world.create("v", GROUPED, "OPTIONS (refresh = 'strict')")
+    world.lake.resync("r")
+    world.noticed("r")
+    before = world.view_csn("v")
+    with pytest.raises(headwater.HeadwaterError) as caught:
+        world.lake.refresh("v")
+    assert caught.value.code == "WOULD_RECOMPUTE"
+    assert world.view_csn("v") == before
+    world.lake.sql("ALTER MATERIALIZED VIEW v SET OPTIONS (refresh = 'auto')")
+    assert world.refresh("v").mode == "full"
+
+
+def test_alter_changes_widths_and_refuses_what_is_stored(world: World) -> None:
+    world.create("altered", "SELECT r.k, s.w FROM r JOIN s ON r.k = s.k")
+    world.lake.sql("ALTER MATERIALIZED VIEW altered SET OPTIONS ('width.r' = '1 csn')")
+    leaves = {leaf["alias"]: leaf["width"] for leaf in world.lake.explain("altered").leaves}
+    assert leaves == {"r": "1 csn", "s": "unlimited"}
+    for options in ("refresh = 'full'", "method = 'rolling'", "refresh = 'sometimes'"):
+        with pytest.raises(headwater.HeadwaterError):
+            world.lake.sql(f"ALTER MATERIALIZED VIEW altered SET OPTIONS ({options})")
+    world.run("INSERT INTO {s} VALUES (1, 77, 'x')")
+    assert world.refresh("altered").mode == "incremental"
+
+
+def test_replace_keeps_what_is_stored_if_the_text_means_the_same(world: World) -> None:
+    world.create("again", GROUPED)
+    csn = world.view_csn("again")
+    world.run("INSERT INTO {r} VALUES (1, 5, 'a', 1.0)")
+    world.lake.sql(f"CREATE OR REPLACE MATERIALIZED VIEW again OPTIONS (refresh = 'strict') AS {GROUPED.lower()}")
+    assert world.view_csn("again") == csn  # nothing was computed
+    assert world.refresh("again").mode == "incremental"
+
+
+def test_replace_by_another_text_builds_anew_and_leaves_nothing_behind(world: World) -> None:
+    world.create("changed", GROUPED)
+    text = "SELECT k, sum(v) AS t FROM r GROUP BY k"
+    world.lake.sql(f"CREATE OR REPLACE MATERIALIZED VIEW changed AS {text}")
+    world.views["changed"] = text
+    world.check("changed")
+    world.run("INSERT INTO {r} VALUES (1, 5, 'a', 1.0)")
+    assert world.refresh("changed").mode == "incremental"
+    kept = [each.name for each in (world.folder / "lake" / "views").iterdir() if each.name.startswith("changed-")]
+    assert len(kept) == 1
+
+
+def test_a_replace_that_fails_leaves_the_old_view(world: World) -> None:
+    world.create("kept", GROUPED)
+    for text in ("SELECT nosuch FROM r", "SELECT k, rand() AS x FROM r", "SELECT k FROM kept"):
+        with pytest.raises(headwater.HeadwaterError):
+            world.lake.sql(f"CREATE OR REPLACE MATERIALIZED VIEW kept AS {text}")
+    world.run("INSERT INTO {r} VALUES (4, 5, 'a', 1.0)")
+    assert world.refresh("kept").mode == "incremental"
+
+
+def test_explain_of_a_select_makes_nothing(world: World) -> None:
+    before = {view.name for view in world.lake.status().views}
+    plan = world.lake.sql(f"EXPLAIN MATERIALIZED VIEW {GROUPED}").collect()[0][0]
+    assert "Kept incrementally" in plan
+    assert "touched keys" in plan
+    plan = world.lake.sql(f"EXPLAIN MATERIALIZED VIEW {PIVOT}").collect()[0][0]
+    assert "Recomputed at every refresh: PIVOT" in plan
+    assert {view.name for view in world.lake.status().views} == before

@@ -1,0 +1,77 @@
+"""Views on views: to any depth, diamonds included, all at one csn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import headwater
+from tests.spark.constructs import TABLES
+from tests.spark.oracle import World, assert_rows_equal
+
+PER_KEY = "SELECT k, count(*) AS n, sum(v) AS t FROM r GROUP BY k"
+JOINED = "SELECT r.k, r.v, s.w FROM r JOIN s ON r.k = s.k"
+DIAMOND = "SELECT p.k, p.n, j.w FROM per_key p LEFT JOIN joined j ON p.k = j.k"
+TOP = "SELECT n, count(*) AS m FROM diamond GROUP BY n"
+CTES = {"per_key": PER_KEY, "joined": JOINED, "diamond": DIAMOND}
+WHOLE = f"WITH {', '.join(f'{name} AS ({text})' for name, text in CTES.items())} "
+
+
+@pytest.fixture(scope="module")
+def world(make_world: Callable[..., World]) -> World:
+    world = make_world("views_on_views")
+    for name in ("r", "s"):
+        world.make(name, *TABLES[name])
+    world.look()
+    for name, text in CTES.items():
+        world.create(name, text)
+    world.create("top", TOP)
+    world.views |= {"diamond": WHOLE + DIAMOND, "top": WHOLE + TOP}
+    return world
+
+
+def test_a_graph_of_views_is_brought_to_one_csn_whatever_is_refreshed_first(world: World) -> None:
+    world.run("INSERT INTO {r} VALUES (1, 1, 'a', 1.0), (9, 9, 'n', 9.0)")
+    world.run("DELETE FROM {s} WHERE k = 1")
+    report = world.refresh("top")
+    assert report.mode == "incremental"
+    assert world.view_csn("per_key") < report.csn  # propagated, not refreshed
+    world.run("UPDATE {r} SET k = 2 WHERE k = 9")
+    world.run("INSERT INTO {s} VALUES (2, 7, 'q'), (NULL, 1, 'x')")
+    for name in ("joined", "top", "diamond", "per_key"):
+        report = world.refresh(name)
+        assert report.mode == "incremental"
+    assert len({world.view_csn(name) for name in ("per_key", "joined", "diamond", "top")}) == 1
+    for name in ("diamond", "top"):
+        world.check_law(name)
+
+
+def test_a_view_that_others_read_is_not_dropped(world: World) -> None:
+    with pytest.raises(headwater.HeadwaterError, match="read by diamond"):
+        world.lake.sql("DROP MATERIALIZED VIEW joined")
+    world.refresh("joined")
+
+
+def test_a_view_over_a_recomputed_past_is_recomputed_and_says_so(make_world: Callable[..., World]) -> None:
+    world = make_world("lost_past")
+    world.make("r", *TABLES["r"])
+    world.look()
+    world.create("per_key", PER_KEY)
+    world.create("big", "SELECT k, n FROM per_key WHERE n > 1")
+    world.views["big"] = f"WITH per_key AS ({PER_KEY}) SELECT k, n FROM per_key WHERE n > 1"
+    world.lake.resync("r")
+    world.noticed("r")
+    world.run("INSERT INTO {r} VALUES (2, 1, 'a', 1.0)")
+    report = world.refresh("big")
+    assert (report.mode, report.reason) == ("full", "UPSTREAM_RECOMPUTED")
+    world.run("INSERT INTO {r} VALUES (3, 1, 'a', 1.0)")
+    assert world.refresh("big").mode == "incremental"
+
+
+def test_a_select_reads_views_and_tables_together(world: World) -> None:
+    answer = world.lake.sql("SELECT p.k, p.n FROM per_key p JOIN r ON r.k = p.k WHERE p.n > 1")
+    expected = world.expected(
+        f"SELECT p.k, p.n FROM ({PER_KEY}) p JOIN r ON r.k = p.k WHERE p.n > 1", world.newest_csn()
+    )
+    assert_rows_equal(answer, expected)
