@@ -5,8 +5,7 @@ from __future__ import annotations
 TABLES = {
     "r": (
         "k INT, v INT, s STRING, d DECIMAL(10,2)",
-        "(1, 10, 'a', 1.10), (1, 10, 'a', 1.10), (1, 20, 'b', NULL), (2, 5, NULL, 3.00), (NULL, 7, 'a', 4.25), "
-        "(3, NULL, 'c', 0.50), (NULL, NULL, NULL, NULL)",
+        "(1, 9, 'a', 1), (1, 9, 'a', 1), (1, 20, 'b', NULL), (2, 5, NULL, 3), (NULL, 7, 'a', 4.2), (3, NULL, 'c', 5)",
     ),
     "s": (
         "k INT, w INT, x STRING",
