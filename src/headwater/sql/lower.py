@@ -530,7 +530,7 @@ class _Lowering:
         match = add_match(self, kind, block, right_block, conditions)
         block.conditions.extend(floating)
         if kind in (MatchKind.SEMI, MatchKind.ANTI):
-            scope.relations = left.relations
+            scope.relations, scope.merged = left.relations, left.merged
             return
         through = []
         for side, relations in enumerate((left.relations, right.relations)):
