@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
@@ -22,7 +22,10 @@ from headwater.errors import InternalError
 from headwater.sql.lower import Lowered, lower
 from headwater.sql.relations import Changes, Sources
 from headwater.sql.storage import delta_rows, over_relations, stored, table_at, view_at
+from headwater.sql.summing import sums_of
 from headwater.sql.transitions import NodeRelations
+
+Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,10 @@ class TableUse:
 class Definition:
     """``tables`` are base tables, ``views`` the views in FROM; ``nodes`` the non-linear parts below ``plan``.
 
-    ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``),
-    joins whose equality compares different kinds of values and so is no key (``keyless``). ``recomputed`` is the reason
-    code of a view that is not kept incrementally; its plan only names its tables.
+    ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``)
+    or that add up exactly (``summed``, with types), joins whose equality compares different kinds of values and so is
+    no key (``keyless``). ``recomputed`` is the reason code of a view that is not kept incrementally; its plan only
+    names its tables.
     """
 
     text: str
@@ -55,7 +59,7 @@ class Definition:
     plan: Plan
     nodes: Nodes
     settings: Mapping[str, str]
-    judged: Mapping[str, str] = field(default_factory=dict)
+    judged: Mapping[str, Verdict] = field(default_factory=dict)
     recomputed: str | None = None
 
     @classmethod
@@ -108,7 +112,7 @@ class Definition:
         nodes = _judged(lowered.nodes, judged)
         return cls(view.sql, tables, views, lowered.plan, nodes, settings, judged)
 
-    def judge(self, judged: Mapping[str, str]) -> Definition:
+    def judge(self, judged: Mapping[str, Verdict]) -> Definition:
         """The definition with what Spark's types say of its nodes."""
         return replace(self, nodes=_judged(self.nodes, judged), judged=judged)
 
@@ -146,16 +150,18 @@ class Definition:
         return tuple(name for name, _ in self.tables[table].columns if name in found)
 
 
-def _judged(nodes: Nodes, judged: Mapping[str, str]) -> Nodes:
+def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
     found = dict(nodes)
     for name, verdict in judged.items():
-        node = found[name]
-        if verdict == "ordered" and isinstance(node, Aggregate):
-            found[name] = replace(node, ordered=True)
-        elif verdict == "keyless" and isinstance(node, Match):
-            found[name] = replace(node, keys=())
-        else:
-            raise InternalError(f"Node {name} can't be {verdict}.")
+        match found[name], verdict:
+            case Aggregate() as node, "ordered":
+                found[name] = replace(node, ordered=True)
+            case Aggregate() as node, dict() as summed:
+                found[name] = replace(node, sums=sums_of(node.values, summed["summed"]))
+            case Match() as match, "keyless":
+                found[name] = replace(match, keys=())
+            case _:
+                raise InternalError(f"Node {name} can't be {verdict}.")
     return found
 
 

@@ -218,4 +218,6 @@ def describe_node(name: str, node: Node) -> str:
             what = f"First {limit} rows" + (f" after {offset}" if offset else "")
             what += f" by {', '.join(to_text(each) for each in order)}"
     by = ", ".join(node.key(0))
+    if isinstance(node, Aggregate) and node.sums is not None:
+        return f"{name}: {what}; changes added to what was, keys ({by})" if by else f"{name}: {what}; changes added"
     return f"{name}: {what}; touched keys ({by})" if by else f"{name}: {what}; one key for all rows"

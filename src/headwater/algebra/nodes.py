@@ -20,6 +20,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from headwater.algebra.plan import Attribute, Plan, Scan, scans
+from headwater.algebra.sums import Sum
 from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import Row, ZSet
 
@@ -29,13 +30,15 @@ class Aggregate:
     """One row for each key; without keys one row always. ``keys`` are attributes of the input.
 
     ``ordered``: a value depends on the order in which rows come (a sum of doubles, collect_list), so they are put in
-    order first; else the answer that is taken away could differ from the one that was given.
+    order first; else the answer that is taken away could differ from the one that was given. ``sums``: all values add
+    up exactly, so that a group's changes are added to what it was (None: they don't).
     """
 
     input: Plan
     keys: tuple[Attribute, ...]
     values: tuple[tuple[Attribute, exp.Expr], ...]
     ordered: bool = False
+    sums: tuple[Sum, ...] | None = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

@@ -2,6 +2,7 @@
 
 - An aggregate whose value depends on the order of rows must get them in order: its answer of today is taken away
   tomorrow, and must be the same then.
+- An aggregate that adds up exactly may be kept by adding its changes.
 - An equality between values of different kinds ('01' = 1) is a condition, but no key: equal values would be different
   keys.
 """
@@ -9,6 +10,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -20,16 +23,18 @@ from headwater.sql.constructs import ADDING_AGGREGATES, ADDING_AS_DOUBLE, ORDER_
 from headwater.sql.dialect import quoted, to_text
 from headwater.sql.relations import Sources
 from headwater.sql.render import state_relation
+from headwater.sql.summing import summable, total_type
 from headwater.sql.transitions import state_of, ties_are_broken
 
+Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
 _FLOATING = re.compile(r"\b(double|float)\b")
 _NUMBER = re.compile(r"tinyint|smallint|int|bigint|float|double|decimal\(.*\)")
 _TIME = re.compile(r"date|timestamp|timestamp_ntz")
 
 
-def judge(engine: SparkEngine, nodes: Nodes, csn: Csn, sources: Sources, text: str) -> dict[str, str]:
-    """Node to verdict, ``ordered`` or ``keyless``, for those that need one; refuses what can't be kept."""
-    found: dict[str, str] = {}
+def judge(engine: SparkEngine, nodes: Nodes, csn: Csn, sources: Sources, text: str) -> dict[str, Verdict]:
+    """Node to verdict, for those that need one; refuses what can't be kept."""
+    found: dict[str, Verdict] = {}
     for name, node in nodes.items():
         kinds = _kinds(engine, state_of(node, csn, sources))
         inputs = [state_relation(plan, csn, sources) for plan in node.inputs]
@@ -41,12 +46,41 @@ def judge(engine: SparkEngine, nodes: Nodes, csn: Csn, sources: Sources, text: s
                 found[name] = "keyless"
             case Aggregate(values=values) if any(_depends_on_order(engine, value, inputs[0]) for _, value in values):
                 found[name] = "ordered"
+            case Aggregate():
+                types = _sum_types(engine, node, kinds, inputs[0])
+                if types is not None:
+                    found[name] = {"summed": types}
             case Window(values=values):
                 for _, value in values:
                     broken = value.args.get("order") and ties_are_broken(value)
                     if not broken and _depends_on_order(engine, value.this, inputs[0]):
                         raise refuse("ORDER_BOUND", to_text(value), None, text)
     return found
+
+
+def _sum_types(
+    engine: SparkEngine, node: Aggregate, kinds: Mapping[str, str], rows: exp.Query
+) -> dict[str, list[str]] | None:
+    """The types of each value and of its total, if all add up exactly."""
+    parts = {output: summable(value) for output, value in node.values}
+    if any(part is None for part in parts.values()):
+        return None
+    over = {output: part[1] for output, part in parts.items() if part is not None and part[1] is not None}
+    typed: dict[str, str] = {}
+    if over:
+        items = [exp.alias_(argument.copy(), output, quoted=True) for output, argument in over.items()]
+        typed = _kinds(engine, exp.select(*items).from_(_sub(rows)))
+    found: dict[str, list[str]] = {}
+    for output, part in parts.items():
+        total = total_type(part[0], typed.get(output, "bigint")) if part is not None else None
+        if total is None:
+            return None
+        found[output] = [kinds[output], total]
+    return found
+
+
+def _sub(rows: exp.Query) -> exp.Subquery:
+    return exp.Subquery(this=rows.copy(), alias=exp.TableAlias(this=quoted("i")))
 
 
 def _kinds(engine: SparkEngine, query: exp.Query) -> dict[str, str]:
@@ -70,8 +104,7 @@ def _depends_on_order(engine: SparkEngine, value: exp.Expr, rows: exp.Query) -> 
     first = call.expressions[0]
     arguments = first.expressions if isinstance(first, exp.Distinct) else [first]
     flat = [exp.alias_(part.copy(), f"a{i}") for i, part in enumerate(arguments)]
-    source = exp.Subquery(this=rows.copy(), alias=exp.TableAlias(this=quoted("i")))
-    kinds = _kinds(engine, exp.select(*flat).from_(source)).values()
+    kinds = _kinds(engine, exp.select(*flat).from_(_sub(rows))).values()
     # The sum of whole numbers is exact in a double as long as they are not huge; avg adds up as double.
     huge = function not in ("sum", "try_sum") and "bigint" in kinds
     return huge or any(_FLOATING.search(kind) for kind in kinds)

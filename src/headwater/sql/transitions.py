@@ -20,9 +20,8 @@ from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import VerbatimSpark, column, quoted
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
+from headwater.sql.summing import NEXT, VERSION, summed_answers
 
-VERSION = "__hw_version"
-NEXT = "__hw_next"
 _LIST, _PLACE = "__hw_versions", "__hw_place"
 
 # Their answers among rows that tie in ORDER BY depend on which comes first.
@@ -171,6 +170,10 @@ def change_of(
 
     ``changes`` are the staged changes of its inputs (None: unchanged), ``touched`` what ``touched_keys`` gives, staged.
     """
+    if isinstance(node, Aggregate) and node.sums is not None and changes[0] is not None:
+        before = _touched_state(node, 0, node.input, touched, interval.start, sources)
+        answers = summed_answers(node, node.sums, before, changes[0].table, interval.start)
+        return _emitted(node, answers, interval.start)
     versions = [
         _versions(node, side, plan, change, touched, interval.start, sources)
         for side, (plan, change) in enumerate(zip(node.inputs, changes, strict=True))
@@ -194,13 +197,7 @@ def _versions(
     """The rows of an input with touched keys, as a bag for each version of their key."""
     keys, names = node.key(side), _key_names(node)
     attributes = plan.attributes
-    before: exp.Query = state_relation(plan, begin, sources)
-    if keys:
-        before = (
-            exp.select(*(_columns(attributes)), copy=False)
-            .from_(_sub(before, "s"))
-            .join(_table(touched, "k"), on=_same(keys, names), join_type="LEFT SEMI", copy=False)
-        )
+    before = _touched_state(node, side, plan, touched, begin, sources)
     version = [column(VERSION), column(NEXT)]
     state = _with_versions(before, [*_columns(attributes), *version, _as(_number(1), COUNT)], keys, names, touched)
     if change is None:
@@ -221,6 +218,19 @@ def _versions(
             .having(exp.GT(this=total.copy(), expression=exp.Literal.number(0)))
         )
     return _repeated(both, columns)
+
+
+def _touched_state(node: Node, side: int, plan: Plan, touched: str, begin: Csn, sources: Sources) -> exp.Query:
+    """The rows of an input with touched keys, as they were at the beginning."""
+    before: exp.Query = state_relation(plan, begin, sources)
+    keys = node.key(side)
+    if not keys:
+        return before
+    return (
+        exp.select(*(_columns(plan.attributes)), copy=False)
+        .from_(_sub(before, "s"))
+        .join(_table(touched, "k"), on=_same(keys, _key_names(node)), join_type="LEFT SEMI", copy=False)
+    )
 
 
 def _with_versions(

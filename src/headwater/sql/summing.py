@@ -1,0 +1,225 @@
+"""The change of an aggregate that adds up, as Spark SQL (``headwater.algebra.sums``).
+
+For each touched key, the sums over the state at the beginning stand at the interval's start, and the sums over the
+changes at their csns; running totals give the sums at every version. Each sum has two columns: the total, and how many
+values that are not NULL are in it, since a sum over none is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from headwater.algebra.nodes import Aggregate
+from headwater.algebra.sums import Sum, SumKind
+from headwater.algebra.time import Csn
+from headwater.sql.dialect import column, quoted
+from headwater.sql.relations import COUNT, CSN
+
+ROWS = "__hw_rows"
+VERSION = "__hw_version"
+NEXT = "__hw_next"
+
+
+def summed_answers(node: Aggregate, sums: Sequence[Sum], state: exp.Query, change: str, begin: Csn) -> exp.Select:
+    """The node's rows at every version of every touched key, with the version and the next.
+
+    ``state`` is the input's bag at the beginning, restricted to the touched keys; ``change`` its staged change.
+    """
+    keys = [column(key) for key in node.keys]
+    moment = _as(_number(begin), CSN)
+    before = exp.select(*_copies(keys), moment, *_partial(sums, None), copy=False).from_(_sub(state, "s"))
+    changes = exp.select(*_copies(keys), column(CSN), *_partial(sums, column(COUNT)), copy=False).from_(
+        exp.Table(this=quoted(change))
+    )
+    changes = changes.group_by(*_copies(keys), column(CSN))
+    touched = exp.select(*_copies(keys), moment.copy(), *_nothing(sums), copy=False).from_(
+        exp.Table(this=quoted(change))
+    )
+    if keys:
+        before, touched = before.group_by(*_copies(keys)), touched.distinct()
+    else:
+        touched = touched.limit(1)
+    parts = [name for each in sums for name in _names(each)]
+    union = exp.union(exp.union(before, changes, distinct=False), _sub_select(touched), distinct=False)
+    at_csn = exp.select(
+        *_copies(keys), column(CSN), *(_as(exp.Sum(this=column(name)), name) for name in [ROWS, *parts]), copy=False
+    ).from_(_sub(union, "u"))
+    at_csn = at_csn.group_by(*_copies(keys), column(CSN))
+    running = exp.select(
+        *_copies(keys),
+        _as(column(CSN), VERSION),
+        _as(_over(exp.Anonymous(this="lead", expressions=[column(CSN)]), keys), NEXT),
+        *(_as(_over(exp.Sum(this=column(name)), keys), name) for name in [ROWS, *parts]),
+        copy=False,
+    ).from_(_sub(at_csn, "c"))
+    values = [_as(_value(each), each.output) for each in sums]
+    answer = exp.select(*_copies(keys), *values, column(VERSION), column(NEXT), copy=False).from_(_sub(running, "r"))
+    return answer.where(exp.GT(this=column(ROWS), expression=exp.Literal.number(0))) if keys else answer
+
+
+def summable(value: exp.Expr) -> tuple[SumKind, exp.Expr | None] | None:
+    """COUNT, SUM and AVG without DISTINCT, with what they are over (None: all rows); None for other aggregates."""
+    condition: exp.Expr | None = None
+    if isinstance(value, exp.Filter):
+        condition, value = value.expression.this, value.this
+    if not isinstance(value, exp.Anonymous) or value.find(exp.Distinct):
+        return None
+    arguments: list[exp.Expr] = value.expressions
+    match value.name.lower(), arguments:
+        case "count", [exp.Star()] | []:
+            kind, argument = SumKind.COUNT, None
+        case "count", [only]:
+            kind, argument = SumKind.COUNT, only
+        case "count", several:
+            known = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.null())) for each in several]
+            kind, argument = SumKind.COUNT, _when(exp.and_(*known), _number(1))
+        case "count_if", [only]:
+            kind, argument = SumKind.COUNT, _when(only, _number(1))
+        case "sum", [only]:
+            kind, argument = SumKind.SUM, only
+        case "avg" | "mean", [only]:
+            kind, argument = SumKind.AVG, only
+        case _:
+            return None
+    if condition is not None:
+        argument = _when(condition, _number(1) if argument is None else argument)
+    return kind, argument
+
+
+def total_type(kind: SumKind, argument: str) -> str | None:
+    """The type in which arguments of a type are added up exactly; None if that can't be."""
+    if kind is SumKind.COUNT:
+        return "bigint"
+    if argument in ("tinyint", "smallint", "int") or (argument == "bigint" and kind is SumKind.SUM):
+        return "bigint"
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", argument)
+    if found is None:
+        return None
+    precision, scale = int(found[1]), int(found[2])
+    # Spark keeps up to six digits after the point whatever the product; it rounds a quotient once from two digits on.
+    exact = scale <= 6 or precision <= 17
+    if not exact or (kind is SumKind.AVG and not (scale >= 2 and precision <= 24)):
+        return None
+    return f"decimal({min(38, precision + 10)},{scale})"
+
+
+def sums_of(values: Sequence[tuple[str, exp.Expr]], types: Mapping[str, Sequence[str]]) -> tuple[Sum, ...]:
+    """The values of a node as sums; ``types`` gives for each the types of its result and of its total."""
+    found = []
+    for output, value in values:
+        parts = summable(value)
+        if parts is None:
+            raise ValueError(f"{output} does not add up")
+        found.append(Sum(output, parts[0], parts[1], types[output][0], types[output][1]))
+    return tuple(found)
+
+
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+
+
+def _names(each: Sum) -> list[str]:
+    known = f"{each.output}.n"
+    return [] if each.argument is None else [known] if each.kind is SumKind.COUNT else [known, f"{each.output}.t"]
+
+
+def _partial(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr]:
+    """The sums over a bag (``count`` None), or over changes with signed counts."""
+    weight = _number(1) if count is None else count
+    found = [_as(_coalesced(exp.Sum(this=weight.copy())), ROWS)]
+    for each in sums:
+        if each.argument is None:
+            continue
+        known = exp.Not(this=exp.Is(this=each.argument.copy(), expression=exp.null()))
+        counted = exp.Case(ifs=[exp.If(this=known, true=weight.copy())], default=_number(0))
+        found.append(_as(_coalesced(exp.Sum(this=counted)), f"{each.output}.n"))
+        if each.kind is not SumKind.COUNT:
+            value = exp.Cast(this=each.argument.copy(), to=exp.var(each.total))
+            signed = value if count is None else _times(value, count, each.total)
+            total = exp.Anonymous(this="coalesce", expressions=[exp.Sum(this=signed), _zero(each)])
+            found.append(_as(exp.Cast(this=total, to=exp.var(each.total)), f"{each.output}.t"))
+    return found
+
+
+def _times(value: exp.Expr, count: exp.Expr, total: str) -> exp.Expr:
+    """A value as often as its count says; counts are nearly always 1 or -1, and a product would change the type."""
+    product: exp.Expr = exp.Mul(this=value.copy(), expression=exp.Cast(this=count.copy(), to=exp.var("DECIMAL(10,0)")))
+    if total == "bigint":
+        product = exp.Mul(this=value.copy(), expression=count.copy())
+    return exp.Case(
+        this=count.copy(),
+        ifs=[
+            exp.If(this=exp.Literal.number(1), true=value.copy()),
+            exp.If(this=exp.Neg(this=exp.Literal.number(1)), true=exp.Neg(this=value.copy())),
+        ],
+        default=exp.Cast(this=product, to=exp.var(total)),
+    )
+
+
+def _nothing(sums: Sequence[Sum]) -> list[exp.Expr]:
+    found = [_as(_number(0), ROWS)]
+    for each in sums:
+        if each.argument is not None:
+            found.append(_as(_number(0), f"{each.output}.n"))
+            if each.kind is not SumKind.COUNT:
+                found.append(_as(_zero(each), f"{each.output}.t"))
+    return found
+
+
+def _zero(each: Sum) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.number(0), to=exp.var(each.total))
+
+
+def _value(each: Sum) -> exp.Expr:
+    if each.argument is None:
+        return column(ROWS)
+    known, total = column(f"{each.output}.n"), column(f"{each.output}.t")
+    if each.kind is SumKind.COUNT:
+        return known
+    value: exp.Expr = total
+    if each.kind is SumKind.AVG:
+        value = _average(each, total, known)
+    some = exp.GT(this=known.copy(), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=some, true=exp.Cast(this=value, to=exp.var(each.result)))])
+
+
+def _average(each: Sum, total: exp.Expr, known: exp.Expr) -> exp.Expr:
+    """As Spark divides: whole numbers as doubles, decimals rounded once, to the scale of the result."""
+    if each.total == "bigint":
+        return exp.Div(this=exp.Cast(this=total, to=exp.var("DOUBLE")), expression=known.copy())
+    scale = int(re.findall(r"\d+", each.total)[1])
+    wide = exp.Cast(this=total, to=exp.var(f"DECIMAL(34,{scale})"))
+    return exp.Div(this=wide, expression=exp.Cast(this=known.copy(), to=exp.var("DECIMAL(20,0)")))
+
+
+def _over(call: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
+    order = exp.Order(expressions=[exp.Ordered(this=column(CSN), nulls_first=True)])
+    return exp.Window(this=call, partition_by=_copies(keys), order=order)
+
+
+def _coalesced(value: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="coalesce", expressions=[value, _number(0)])
+
+
+def _copies(values: Sequence[exp.Expr]) -> list[exp.Expr]:
+    return [value.copy() for value in values]
+
+
+def _sub(query: exp.Query, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
+
+
+def _sub_select(query: exp.Select) -> exp.Select:
+    """A query with LIMIT as a branch of a union."""
+    return exp.select("*").from_(_sub(query, "b"))
+
+
+def _as(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(value, name, quoted=True)
+
+
+def _number(value: int) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.number(value), to=exp.var("BIGINT"))
