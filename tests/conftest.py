@@ -27,12 +27,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # By `make test-all`: each of these needs minutes of Spark.
 HEAVY = (
+    "crash/",
     "drivers/",
     "spark/test_bad_input.py",
     "spark/test_capture.py",
     "spark/test_moments.py",
     "spark/test_sql_front_end.py",
     "test_cluster.py",
+    "tpch/",
 )
 
 

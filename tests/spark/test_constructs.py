@@ -45,7 +45,13 @@ def constructs(make_world: Callable[..., World], request: pytest.FixtureRequest)
     return Constructs(world, [*stops, world.lake.capture()], refused)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+# One of each kind by `make test`, all by `make test-all`.
+QUICK = {"count_sum", "min_max", "full_using", "not_in_query", "scalar_count", "ranked", "top_offset", "rollup"}
+
+
+@pytest.mark.parametrize(
+    "view", [view if view in QUICK else pytest.param(view, marks=pytest.mark.heavy) for view in VIEWS]
+)
 def test_construct(constructs: Constructs, view: str) -> None:
     assert view not in constructs.refused, constructs.refused[view]
     world, name = constructs.world, f"v_{view}"

@@ -153,14 +153,20 @@ def update_view(connection: sa.Connection, view_id: str, **values: Any) -> None:
 
 
 def mark_readers(connection: sa.Connection, view_id: str, kept_from: Csn) -> None:
-    """Views that read this one from before ``kept_from`` on have lost its past and can't be propagated."""
+    """Views that read this one from before ``kept_from`` on have lost its past and can't be propagated.
+
+    Those that are recomputed at every refresh never need it.
+    """
     name = names.require_view(connection, view_id)
     behind = sa.select(_leaves.c.view_id).where(_leaves.c.table_name == name, _leaves.c.time < kept_from)
+    readers = connection.execute(sa.select(_views.c.view_id, _views.c.definition).where(_views.c.view_id.in_(behind)))
     problem = {
         "code": "UPSTREAM_RECOMPUTED",
         "message": f"view {name!r}, which it reads, was recomputed at csn {kept_from} and has no past before that",
     }
-    connection.execute(sa.update(_views).where(_views.c.view_id.in_(behind)).values(problem=problem))
+    for reader in readers.all():
+        if not reader.definition.get("recomputed"):
+            update_view(connection, reader.view_id, problem=problem)
 
 
 def read_leaves(connection: sa.Connection, view_id: str) -> list[LeafRecord]:
