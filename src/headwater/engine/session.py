@@ -51,6 +51,8 @@ def local_configuration(*, master: str = "local[*]", memory: str | None = None) 
         "spark.databricks.delta.snapshotPartitions": "2",
         # 200 partitions by default: a join of three tiny tables takes three times as long as with 4.
         "spark.sql.shuffle.partitions": str(max(4, cores())),
+        # Spark remembers the plans of 1,000 statements for a web page that nobody sees; ours are large.
+        "spark.sql.ui.retainedExecutions": "50",
         # No web server, no progress bars written across ours.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

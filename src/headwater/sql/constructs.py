@@ -20,6 +20,7 @@ class Method(Enum):
     """How a construct is kept."""
 
     LINEAR = "only the changed rows are joined, projected and filtered"
+    SUMS = "changes are added to what each touched group was at the beginning of the step, which is read once"
     KEYS = "groups, partitions or join keys that the change touches are computed anew, others are not"
     WHOLE = "any change computes this part anew from its whole input"
 
@@ -61,7 +62,11 @@ KEPT: tuple[Kept, ...] = (
         Method.KEYS,
         ("by_expression", "by_position", "by_alias", "by_all", "having", "over_join", "expression_of_aggregates"),
     ),
-    Kept("COUNT, SUM, AVG", Method.KEYS, ("count_sum", "avg_exact", "aggregate_of_aggregate")),
+    Kept(
+        "COUNT, SUM, AVG of whole numbers and decimals (of doubles: keys)",
+        Method.SUMS,
+        ("count_sum", "avg_exact", "aggregate_of_aggregate"),
+    ),
     Kept("MIN, MAX", Method.KEYS, ("min_max",)),
     Kept("variance, standard deviation", Method.KEYS, ("moments",)),
     Kept("bool and bit aggregates", Method.KEYS, ("bool_bit",)),
@@ -72,9 +77,9 @@ KEPT: tuple[Kept, ...] = (
         ("collected", "percentiles"),
     ),
     Kept("ROLLUP, CUBE, GROUPING SETS", Method.KEYS, ("rollup", "cube", "grouping_sets", "with_rollup")),
-    Kept("aggregates without GROUP BY", Method.WHOLE, ("global",)),
-    Kept("SELECT DISTINCT, UNION", Method.KEYS, ("distinct", "union")),
-    Kept("INTERSECT, EXCEPT and their ALL forms", Method.KEYS, ("intersect", "intersect_all", "except", "except_all")),
+    Kept("aggregates without GROUP BY (COUNT, SUM, AVG of exact numbers: sums)", Method.WHOLE, ("global",)),
+    Kept("SELECT DISTINCT, UNION", Method.SUMS, ("distinct", "union")),
+    Kept("INTERSECT, EXCEPT and their ALL forms", Method.SUMS, ("intersect", "intersect_all", "except", "except_all")),
     Kept(
         "LEFT, RIGHT and FULL OUTER JOIN with an equality",
         Method.KEYS,
