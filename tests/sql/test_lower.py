@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.algebra.plan import Plan, scans
+from headwater.algebra.plan import Join, Plan, Project, scans
 from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.explain import _tree
 from headwater.sql.constructs import REFUSED
@@ -204,3 +204,13 @@ def test_every_construct_that_is_kept_is_lowered() -> None:
     for title, text in KEPT_VIEWS.items():
         lowered = lower(text, {**tables, "base_counts": ("k", "n")}, functions=None)
         assert lowered.plan, title
+
+
+def test_conditions_that_join_are_below_a_subquery_wherever_they_stand() -> None:
+    """With the subquery's condition first, its node once stood on a cross product."""
+    text = "SELECT r.v FROM r, s WHERE r.k IN (SELECT k FROM s) AND r.k = s.k"
+    lowered = lower(text, TABLES, functions=None)
+    (match,) = lowered.nodes.values()
+    assert isinstance(match.inputs[0], Project)
+    assert isinstance(match.inputs[0].child, Join)
+    assert len(match.inputs[0].child.conditions) == 1

@@ -20,7 +20,7 @@ from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.sql.blocks import AggregateOn, Block, Finish, GeneratorOn, Leaf, OuterRef, TopOn, UnionOf
 from headwater.sql.constructs import refuse
 from headwater.sql.dialect import column, parse, position, to_text
-from headwater.sql.expressions import Ctes, Expressions, conjuncts, is_generator
+from headwater.sql.expressions import Ctes, Expressions, Hole, conjuncts, is_generator
 from headwater.sql.grouping import GroupBy, Grouping, distinct, has_aggregates, read_group_by
 from headwater.sql.scope import Relation, Scope
 from headwater.sql.subqueries import add_condition, add_match, attach_row, fill, outside, split
@@ -240,8 +240,10 @@ class _Lowering:
             self._lateral_view(lateral, scope, block, ctes)
         where = node.args.get("where")
         if where is not None:
-            for conjunct in conjuncts(where.this):
-                add_condition(self, self.expressions.read(conjunct, scope, {}, ctes), block, _same)
+            conditions = [self.expressions.read(each, scope, {}, ctes) for each in conjuncts(where.this)]
+            # A subquery puts the block under a node: the conditions that join its tables must be in it by then.
+            for condition in sorted(conditions, key=lambda each: each.find(Hole) is not None):
+                add_condition(self, condition, block, _same)
         self._project(node, scope, block, ctes)
         return block
 
@@ -265,7 +267,7 @@ class _Lowering:
                 raise self.refuse("GENERATOR", "a generator beside GROUP BY", node)
             grouping = Grouping(self.fresh_node("group"), block, by, self.expressions)
             above = grouping.above
-            for condition in having:
+            for condition in sorted(having, key=lambda each: each.find(Hole) is not None):
                 add_condition(self, condition, block, above)
             if grouping.split_by_correlation:
                 if having:
