@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.algebra.nodes import Aggregate
 from headwater.algebra.plan import Join, Plan, Project, scans
 from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.explain import _tree
@@ -214,3 +215,12 @@ def test_conditions_that_join_are_below_a_subquery_wherever_they_stand() -> None
     assert isinstance(match.inputs[0], Project)
     assert isinstance(match.inputs[0].child, Join)
     assert len(match.inputs[0].child.conditions) == 1
+
+
+def test_a_function_is_the_same_in_any_case() -> None:
+    lowered = lower(
+        "SELECT Upper(v) AS u, COUNT(*) AS n, count(*) AS m FROM r GROUP BY upper(v)", TABLES, functions=None
+    )
+    (node,) = lowered.nodes.values()
+    assert isinstance(node, Aggregate)
+    assert len(node.values) == 1

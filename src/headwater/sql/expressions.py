@@ -65,6 +65,8 @@ class Expressions:
                 return Hole(this=exp.Literal.number(len(self.pending) - 1))
             if isinstance(part, exp.Column) and not _is_unit(part):
                 return self._column(part, scope, aliases)
+            if isinstance(part, exp.Anonymous):
+                part.set("this", part.name.lower())  # so that Upper(k) is the upper(k) of GROUP BY
             return part
 
         # The root of a copy may itself be replaced, so it hangs under a node of its own.
