@@ -51,7 +51,9 @@ def script(case: Case, failure: Failure, title: str) -> str:
     lines.append(f"tracked = {versions!r}\n")
     for view in case.views:
         lines.append(f'{view.name.upper()} = """{view.text()}"""')
-        lines.append(f'lake.sql(f"CREATE MATERIALIZED VIEW {view.name} AS {{{view.name.upper()}}}")')
+        lines.append(
+            f"lake.sql(f\"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS {{{view.name.upper()}}}\")"
+        )
     last = case.views[-1].name
     lines.append(f'TEXT = """{case.text_of(last)}"""')
     lines.append(f'show("{last}", TEXT)')

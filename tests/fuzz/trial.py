@@ -85,7 +85,9 @@ class Trial:
     def create(self, view: View, text: str) -> bool:
         """Whether the lake has the view now; ``text`` is what the oracle asks."""
         try:
-            self.world.lake.sql(f"CREATE MATERIALIZED VIEW {view.name} AS {view.text()}")
+            self.world.lake.sql(
+                f"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS {view.text()}"
+            )
         except UnsupportedSql as error:
             if error.code in self.supported:
                 self.fail(view.name, f"refused {error.code}", str(error))

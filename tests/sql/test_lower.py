@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.algebra.nodes import Aggregate
+from headwater.algebra.nodes import Aggregate, Match
 from headwater.algebra.plan import Join, Plan, Project, scans
 from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.explain import _tree
@@ -224,3 +224,14 @@ def test_a_function_is_the_same_in_any_case() -> None:
     (node,) = lowered.nodes.values()
     assert isinstance(node, Aggregate)
     assert len(node.values) == 1
+
+
+def test_parentheses_do_not_hide_a_key() -> None:
+    """An equality in parentheses was once no key, and a tie to the query outside was refused."""
+    for text in (
+        "SELECT r.v, s.w FROM r LEFT JOIN s ON ((r.k = s.k))",
+        "SELECT r.v, (SELECT count(*) FROM s WHERE ((s.k = r.k) AND (s.w > 1))) AS n FROM r",
+    ):
+        lowered = lower(text, TABLES, functions=None)
+        (match,) = [node for node in lowered.nodes.values() if isinstance(node, Match)]
+        assert len(match.keys) == 1

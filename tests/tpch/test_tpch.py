@@ -61,7 +61,7 @@ def history(
         refused = {}
         for view in QUERIES:
             try:
-                lake.sql(f"CREATE MATERIALIZED VIEW {view.name} AS\n{view.text}")
+                lake.sql(f"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS\n{view.text}")
             except HeadwaterError as error:
                 refused[view.name] = error
         ends = [0]

@@ -197,10 +197,11 @@ def is_window_function(node: exp.Expr) -> bool:
 
 
 def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts of a conjunction, without the parentheses around each: (a = b) joins as a = b does."""
     if isinstance(condition, exp.And):
         yield from conjuncts(condition.this)
         yield from conjuncts(condition.expression)
-    elif isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And):
+    elif isinstance(condition, exp.Paren) and not isinstance(condition.this, exp.Or | exp.Xor):
         yield from conjuncts(condition.this)
     else:
         yield condition
