@@ -51,9 +51,8 @@ def script(case: Case, failure: Failure, title: str) -> str:
     lines.append(f"tracked = {versions!r}\n")
     for view in case.views:
         lines.append(f'{view.name.upper()} = """{view.text()}"""')
-        lines.append(
-            f"lake.sql(f\"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS {{{view.name.upper()}}}\")"
-        )
+        head = f"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS"
+        lines.append(f'lake.sql(f"{head} {{{view.name.upper()}}}")')
     last = case.views[-1].name
     lines.append(f'TEXT = """{case.text_of(last)}"""')
     lines.append(f'show("{last}", TEXT)')
