@@ -45,13 +45,7 @@ def constructs(make_world: Callable[..., World], request: pytest.FixtureRequest)
     return Constructs(world, [*stops, world.lake.capture()], refused)
 
 
-# One of each kind by `make test`, all by `make test-all`.
-QUICK = {"avg_exact", "full_using", "not_in_query", "ranked", "top_offset"}
-
-
-@pytest.mark.parametrize(
-    "view", [view if view in QUICK else pytest.param(view, marks=pytest.mark.heavy) for view in VIEWS]
-)
+@pytest.mark.parametrize("view", VIEWS)
 def test_construct(constructs: Constructs, view: str) -> None:
     assert view not in constructs.refused, constructs.refused[view]
     world, name = constructs.world, f"v_{view}"
