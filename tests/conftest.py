@@ -33,7 +33,6 @@ HEAVY = (
     "spark/test_capture.py",
     "spark/test_constructs.py",
     "spark/test_moments.py",
-    "spark/test_policies.py",
     "spark/test_sql_front_end.py",
     "test_cluster.py",
     "tpch/",

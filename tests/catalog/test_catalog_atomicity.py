@@ -44,6 +44,9 @@ WRITES: dict[str, Write] = {
     "insert_view": lambda c, lease, s: c.insert_view(
         lease, FRESH, LEAVES, query_lists=ENTRIES, step_id=s.create, outcome={}
     ),
+    "alter_view": lambda c, lease, s: c.alter_view(
+        lease, VIEW.view_id, options={"refresh": "strict"}, leaves=[replace(LEAVES[0], width_kind="csn", width_value=7)]
+    ),
     "begin_drop": lambda c, lease, s: c.begin_drop(lease, VIEW.view_id, {"locations": ["a", "b"]}),
     "replace_query_lists": lambda c, lease, s: c.replace_query_lists(lease, VIEW.view_id, ENTRIES[:1]),
     "set_view_problem": lambda c, lease, s: c.set_view_problem(lease, VIEW.view_id, {"code": "X"}),
@@ -139,3 +142,15 @@ def test_a_write_cut_short_anywhere_leaves_nothing(catalog: Catalog, name: str) 
             assert everything(catalog) == before
         assert cuts >= 3  # the write lock, the lease, and at least one statement
         assert everything(catalog) != before
+
+
+def test_a_view_is_replaced_as_a_whole_or_not_at_all(catalog: Catalog) -> None:
+    with catalog.lease("view") as lease:
+        steps = prepare(catalog, lease)
+        new = replace(VIEW, view_id="fresh", sql="SELECT 2")
+        dropping = catalog.insert_view(
+            lease, new, LEAVES, step_id=steps.create, replacing=(VIEW.view_id, {"name": VIEW.name, "locations": ["a"]})
+        )
+        assert dropping is not None
+        assert (dropping.driver, dropping.state, dropping.view_id) == ("drop", "intended", VIEW.view_id)
+        assert catalog.view(VIEW.name).view_id == "fresh"
