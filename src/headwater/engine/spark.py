@@ -261,6 +261,8 @@ class SparkEngine:
                         own.conf.set(key, value)
             # A feed is read with the columns that the table had at its end, not those of today.
             own.conf.set(_FEED_COLUMNS, "endVersion")
+            # Spark writes out the plan of each statement, and of every staged relation in it, over and over.
+            own.conf.set("spark.sql.maxPlanStringLength", "65536")
             self._own.session = own
         return own
 
