@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
-from headwater.algebra.nodes import Aggregate, Match, Nodes, all_scans
+from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, all_scans
 from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, ViewRecord
@@ -24,8 +24,6 @@ from headwater.sql.relations import Changes, Sources
 from headwater.sql.storage import delta_rows, over_relations, stored, table_at, view_at
 from headwater.sql.summing import sums_of
 from headwater.sql.transitions import NodeRelations
-
-Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)

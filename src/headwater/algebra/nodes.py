@@ -122,6 +122,8 @@ class Top:
 
 Node: TypeAlias = Aggregate | Match | Window | Top
 Nodes: TypeAlias = Mapping[str, Node]
+Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
+"""What the types of a node's columns say of it: ``ordered``, ``keyless``, or ``summed`` with the types of its sums."""
 
 
 def all_scans(plan: Plan, nodes: Nodes) -> Iterator[Scan]:

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.nodes import Aggregate, Match, Nodes, Window
+from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, Window
 from headwater.algebra.time import Csn
 from headwater.engine.analysis import require_comparable
 from headwater.engine.spark import SparkEngine
 from headwater.sql.constructs import ADDING_AGGREGATES, ADDING_AS_DOUBLE, ORDER_BOUND_AGGREGATES, refuse
-from headwater.sql.dialect import quoted, to_text
+from headwater.sql.dialect import subquery, to_text
 from headwater.sql.relations import Sources
 from headwater.sql.render import state_relation
 from headwater.sql.summing import summable, total_type
 from headwater.sql.transitions import state_of, ties_are_broken
 
-Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
 _FLOATING = re.compile(r"\b(double|float)\b")
 _NUMBER = re.compile(r"tinyint|smallint|int|bigint|float|double|decimal\(.*\)")
 _TIME = re.compile(r"date|timestamp|timestamp_ntz")
@@ -69,7 +67,7 @@ def _sum_types(
     typed: dict[str, str] = {}
     if over:
         items = [exp.alias_(argument.copy(), output, quoted=True) for output, argument in over.items()]
-        typed = _kinds(engine, exp.select(*items).from_(_sub(rows)))
+        typed = _kinds(engine, exp.select(*items).from_(subquery(rows.copy(), "i")))
     found: dict[str, list[str]] = {}
     for output, part in parts.items():
         total = total_type(part[0], typed.get(output, "bigint")) if part is not None else None
@@ -77,10 +75,6 @@ def _sum_types(
             return None
         found[output] = [kinds[output], total]
     return found
-
-
-def _sub(rows: exp.Query) -> exp.Subquery:
-    return exp.Subquery(this=rows.copy(), alias=exp.TableAlias(this=quoted("i")))
 
 
 def _kinds(engine: SparkEngine, query: exp.Query) -> dict[str, str]:
@@ -104,7 +98,7 @@ def _depends_on_order(engine: SparkEngine, value: exp.Expr, rows: exp.Query) -> 
     first = call.expressions[0]
     arguments = first.expressions if isinstance(first, exp.Distinct) else [first]
     flat = [exp.alias_(part.copy(), f"a{i}") for i, part in enumerate(arguments)]
-    kinds = _kinds(engine, exp.select(*flat).from_(_sub(rows))).values()
+    kinds = _kinds(engine, exp.select(*flat).from_(subquery(rows.copy(), "i"))).values()
     # The sum of whole numbers is exact in a double as long as they are not huge; avg adds up as double.
     huge = function not in ("sum", "try_sum") and "bigint" in kinds
     return huge or any(_FLOATING.search(kind) for kind in kinds)

@@ -46,6 +46,12 @@ class Block:
         self.inputs, self.conditions = [], []
         return inner
 
+    def split(self) -> list[exp.Expr]:
+        """Take away the conditions that mention the query outside."""
+        floating = [each for each in self.conditions if each.find(OuterRef)]
+        self.conditions = [each for each in self.conditions if not each.find(OuterRef)]
+        return floating
+
     def offered(self) -> set[Attribute]:
         return {name for each in self.inputs for name in each.offered()}
 

@@ -130,3 +130,23 @@ def quoted(name: str) -> exp.Identifier:
 
 def column(name: str, table: str | None = None) -> exp.Column:
     return exp.Column(this=quoted(name), table=quoted(table) if table else None)
+
+
+def subquery(query: exp.Query, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
+
+
+def named(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(value, name, quoted=True)
+
+
+def call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def bigint(value: int) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.number(value), to=exp.DataType.build("BIGINT"))
+
+
+def is_not_null(value: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))

@@ -121,8 +121,7 @@ class Grouping:
         self.expressions = expressions
         self.by = by
         inner = block.close()
-        floating = [each for each in inner.conditions if each.find(OuterRef)]
-        inner.conditions = [each for each in inner.conditions if not each.find(OuterRef)]
+        floating = inner.split()
         self.set_number: str | None = None
         keys = [key.copy() for key in by.keys]
         if by.sets is not None:
@@ -143,10 +142,7 @@ class Grouping:
         if sides is None:
             found = to_text(_plain(condition))
             raise self.expressions.refuse("CORRELATION", f"{found} below an aggregate", condition)
-        own, outside = sides
-        name = f"{self.node.name}.c{len(self.node.keys)}"
-        self.node.keys.append((name, own.copy()))
-        return type(condition)(this=column(name), expression=outside.copy())
+        return _tied_by_key(self.node, condition, sides)
 
     def above(self, value: exp.Expr) -> exp.Expr:
         """An expression of the select list, HAVING or ORDER BY over the node's attributes."""
@@ -220,8 +216,7 @@ class Grouping:
 def distinct(name: str, block: Block) -> None:
     """SELECT DISTINCT of what a block selects: an aggregate of keys alone."""
     inner = block.close()
-    floating = [each for each in inner.conditions if each.find(OuterRef)]
-    inner.conditions = [each for each in inner.conditions if not each.find(OuterRef)]
+    floating = inner.split()
     keys = [(f"{name}.k{index}", value) for index, (_, value) in enumerate(block.columns)]
     node = AggregateOn(name, inner, keys)
     for condition in floating:
@@ -231,9 +226,7 @@ def distinct(name: str, block: Block) -> None:
                 node.keys.append((attribute, column(attribute)))
             block.conditions.append(condition)
         else:
-            key = f"{name}.c{len(node.keys)}"
-            node.keys.append((key, sides[0].copy()))
-            block.conditions.append(type(condition)(this=column(key), expression=sides[1].copy()))
+            block.conditions.append(_tied_by_key(node, condition, sides))
     block.inputs = [node]
     block.columns = [(title, column(key)) for (title, _), (key, _) in zip(block.columns, keys, strict=True)]
 
@@ -246,6 +239,13 @@ def correlated_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
         if own.find(OuterRef) is None and own.find(exp.Column) and not columns_in([_without_outer(outside)]):
             return own, outside
     return None
+
+
+def _tied_by_key(node: AggregateOn, condition: exp.Expr, sides: tuple[exp.Expr, exp.Expr]) -> exp.Expr:
+    """The equality above an aggregate that has its inner side as a key more."""
+    key = f"{node.name}.c{len(node.keys)}"
+    node.keys.append((key, sides[0].copy()))
+    return type(condition)(this=column(key), expression=sides[1].copy())
 
 
 def _without_outer(value: exp.Expr) -> exp.Expr:

@@ -19,11 +19,11 @@ from headwater.algebra.plan import Plan
 from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.sql.blocks import AggregateOn, Block, Finish, GeneratorOn, Leaf, OuterRef, TopOn, UnionOf
 from headwater.sql.constructs import refuse
-from headwater.sql.dialect import column, parse, position, to_text
+from headwater.sql.dialect import call, column, parse, position, to_text
 from headwater.sql.expressions import Ctes, Expressions, Hole, conjuncts, is_generator
 from headwater.sql.grouping import GroupBy, Grouping, distinct, has_aggregates, read_group_by
 from headwater.sql.scope import Relation, Scope
-from headwater.sql.subqueries import add_condition, add_match, attach_row, fill, outside, split
+from headwater.sql.subqueries import add_condition, add_match, attach_row, fill, outside
 from headwater.sql.windows import add_windows, name_windows
 
 _REFUSED_CLAUSES = {
@@ -205,7 +205,7 @@ class _Lowering:
         counted = AggregateOn(name, block.close(), [(f"{name}.k{i}", value) for i, (_, value) in enumerate(columns)])
         ours, theirs = column(f"{name}.v0"), column(f"{name}.v1")
         counted.values = [
-            (attribute.name, _call("count_if", exp.EQ(this=which.copy(), expression=exp.Literal.number(number))))
+            (attribute.name, call("count_if", exp.EQ(this=which.copy(), expression=exp.Literal.number(number))))
             for number, attribute in enumerate((ours, theirs))
         ]
         block.inputs = [counted]
@@ -216,9 +216,9 @@ class _Lowering:
             kind = exp.GT if both else exp.EQ
             block.conditions.append(kind(this=theirs, expression=exp.Literal.number(0)))
             return block
-        times = _call("least", ours, theirs) if both else exp.Sub(this=ours, expression=theirs)
-        copies = _call("array_repeat", exp.Literal.number(0), exp.cast(_call("greatest", times, _zero()), "INT"))
-        self._generate(_call("explode", copies), False, ["copy"], block)
+        times = call("least", ours, theirs) if both else exp.Sub(this=ours, expression=theirs)
+        copies = call("array_repeat", exp.Literal.number(0), exp.cast(call("greatest", times, _zero()), "INT"))
+        self._generate(call("explode", copies), False, ["copy"], block)
         return block
 
     def _select(self, node: exp.Select, ctes: Ctes, parent: Scope | None) -> Block:
@@ -406,7 +406,7 @@ class _Lowering:
                     raise self.refuse("ORDER_BY", "ORDER BY of what DISTINCT does not select", each)
                 computed.append((key, value))
             keys.append(exp.Ordered(**{**each.copy().args, "this": column(key)}))
-        floating = split(block)
+        floating = block.split()
         if floating:
             raise self.refuse("CORRELATION", "LIMIT in a correlated subquery", floating[0])
         top = TopOn(name, block.close(), outputs, computed, keys, self._whole(limit, 2**31 - 1), self._whole(offset, 0))
@@ -507,7 +507,7 @@ class _Lowering:
             raise self.refuse("LATERAL", f"{side} JOIN LATERAL", join)
         right, right_block = Scope(parent=scope.parent), Block()
         self._from(join.this, right, right_block, ctes)
-        if split(right_block):
+        if right_block.split():
             raise self.refuse("CORRELATION", "an outer column below an outer join", join)
         left = Scope(list(scope.relations), scope.merged, scope.parent)
         scope.relations.extend(right.relations)
@@ -528,7 +528,7 @@ class _Lowering:
         conditions: list[exp.Expr],
     ) -> None:
         """Put an outer, semi or anti join on the block, and read the names of its sides through it."""
-        floating = split(block)
+        floating = block.split()
         match = add_match(self, kind, block, right_block, conditions)
         block.conditions.extend(floating)
         if kind in (MatchKind.SEMI, MatchKind.ANTI):
@@ -580,7 +580,7 @@ class _Lowering:
             conditions.append(exp.EQ(this=ours[0].copy(), expression=other[0].copy()))
             match kind:
                 case MatchKind.FULL:
-                    merged[name.lower()] = _call("coalesce", ours[0].copy(), other[0].copy())
+                    merged[name.lower()] = call("coalesce", ours[0].copy(), other[0].copy())
                 case MatchKind.RIGHT:
                     merged[name.lower()] = other[0].copy()
                 case _:
@@ -662,7 +662,3 @@ def _implied_name(node: exp.Expr) -> str | None:
 
 def _zero() -> exp.Expr:
     return exp.Literal.number(0)
-
-
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))

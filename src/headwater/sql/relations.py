@@ -17,7 +17,7 @@ from sqlglot import exp
 from headwater.algebra.plan import Scan
 from headwater.algebra.query import BaseDelta, Patched, Present, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import VerbatimSpark, column, quoted
+from headwater.sql.dialect import VerbatimSpark, column, quoted, subquery
 
 COUNT = "__hw_count"
 CSN = "__hw_csn"
@@ -119,7 +119,7 @@ def _bookkeeping(scan: Scan, count: exp.Expr, csn: exp.Expr) -> list[exp.Expr]:
 def _snapshot(scan: Scan, sources: Sources, at: Csn) -> exp.Select:
     table: exp.Expr
     if sources.derived is not None and scan.table in sources.derived:
-        table = _sub(sources.derived.state(scan.table, at))
+        table = subquery(sources.derived.state(scan.table, at), "__hw_source")
     else:
         table = snapshot_table(sources.moments.location(scan.table), sources.moments.version(scan.table, at))
     return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
@@ -130,14 +130,10 @@ def _changes(scan: Scan, sources: Sources, interval: Interval) -> exp.Select:
     if (scan.table, interval) in sources.staged:
         source = exp.Table(this=quoted(sources.staged[scan.table, interval]))
     elif sources.derived is not None and scan.table in sources.derived:
-        source = _sub(sources.derived.changes(scan.table, interval))
+        source = subquery(sources.derived.changes(scan.table, interval), "__hw_source")
     else:
-        source = _sub(changes_of(scan.table, interval, scan.columns, sources.moments))
+        source = subquery(changes_of(scan.table, interval, scan.columns, sources.moments), "__hw_source")
     return exp.select(*_columns(scan), *_bookkeeping(scan, column(COUNT), column(CSN)), copy=False).from_(source)
-
-
-def _sub(query: exp.Query) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted("__hw_source")))
 
 
 def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Query:
@@ -194,7 +190,7 @@ def _feed_of(location: str, run: Sequence[tuple[int, Csn]], columns: Sequence[st
 def _absent(scan: Scan, sources: Sources) -> exp.Select:
     zero = _bookkeeping(scan, exp.Literal.number(0), exp.null())
     if sources.derived is not None and scan.table in sources.derived:
-        nothing = _sub(sources.derived.nothing(scan.table))
+        nothing = subquery(sources.derived.nothing(scan.table), "__hw_source")
         return exp.select(*_columns(scan), *zero, copy=False).from_(nothing)
     types = sources.moments.types(scan.table)
     nulls = [

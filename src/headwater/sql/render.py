@@ -18,7 +18,7 @@ from sqlglot import exp
 from headwater.algebra.plan import Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
 from headwater.algebra.query import BaseDelta, CsnRule, Query, Snapshot, Term
 from headwater.algebra.time import Csn
-from headwater.sql.dialect import column, quoted, to_text
+from headwater.sql.dialect import column, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, Sources, leaf_relation
 
 
@@ -202,7 +202,7 @@ class _Renderer:
     def _from(self, ordered: list[_Rendered], conditions: list[exp.Expr]) -> tuple[exp.Select, list[exp.Expr]]:
         """Join the inputs in order, each condition at the first join where all its attributes are there."""
         rest = list(conditions)
-        select = exp.Select().from_(_aliased(ordered[0]), copy=False)
+        select = exp.Select().from_(subquery(ordered[0].relation, ordered[0].alias), copy=False)
         have = set(ordered[0].plan.attributes)
         for each in ordered[1:]:
             have |= set(each.plan.attributes)
@@ -210,7 +210,9 @@ class _Renderer:
             ready = [c for c in rest if _attributes(c) <= have and _attributes(c) & own and not _attributes(c) <= own]
             rest = [c for c in rest if c not in ready]
             on = exp.and_(*(c.copy() for c in ready)) if ready else None
-            select = select.join(_aliased(each), on=on, join_type="INNER" if ready else "CROSS", copy=False)
+            select = select.join(
+                subquery(each.relation, each.alias), on=on, join_type="INNER" if ready else "CROSS", copy=False
+            )
         return select, rest
 
 
@@ -228,7 +230,3 @@ def _attributes(condition: exp.Expr) -> set[str]:
 def _connects(need: set[str], have: set[str], plan: Plan) -> bool:
     own = set(plan.attributes)
     return bool(need & have) and bool(need & own) and need <= have | own
-
-
-def _aliased(each: _Rendered) -> exp.Subquery:
-    return exp.Subquery(this=each.relation, alias=exp.TableAlias(this=quoted(each.alias)))

@@ -13,7 +13,7 @@ from functools import reduce
 from sqlglot import exp
 
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import column, quoted, to_text
+from headwater.sql.dialect import column, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, change_feed, consecutive, current_table, snapshot_table
 
 
@@ -96,7 +96,7 @@ def bag(counted: exp.Query, names: Sequence[str]) -> exp.Query:
     other branch skip every file without duplicates.
     """
     columns = [column(name) for name in names]
-    once = exp.select(*columns).from_(_sub(counted.copy())).where(_compare(exp.EQ, 1))
+    once = exp.select(*columns).from_(subquery(counted.copy(), "q")).where(_compare(exp.EQ, 1))
     repeated = exp.select(*(c.copy() for c in columns)).from_(
         exp.Subquery(
             this=exp.select(
@@ -115,7 +115,7 @@ def bag(counted: exp.Query, names: Sequence[str]) -> exp.Query:
                     quoted=True,
                 ),
             )
-            .from_(_sub(counted.copy()))
+            .from_(subquery(counted.copy(), "q"))
             .where(_compare(exp.GT, 1)),
             alias=exp.TableAlias(this=quoted("r")),
         )
@@ -125,10 +125,6 @@ def bag(counted: exp.Query, names: Sequence[str]) -> exp.Query:
 
 def _compare(kind: type[exp.Binary], value: int) -> exp.Expr:
     return kind(this=column(COUNT), expression=exp.Literal.number(value))
-
-
-def _sub(query: exp.Query) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted("q")))
 
 
 def stored(view: str, version: int, names: Sequence[str]) -> exp.Select:
@@ -146,7 +142,7 @@ def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names:
     total = exp.Sum(this=column(COUNT))
     net = (
         exp.select(exp.alias_(total, COUNT, quoted=True), *(column(n) for n in names))
-        .from_(_sub(both))
+        .from_(subquery(both, "q"))
         .group_by(*(column(n) for n in names))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )

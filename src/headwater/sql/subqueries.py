@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from headwater.algebra.nodes import MatchKind
 from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, columns_in
-from headwater.sql.dialect import column, to_text
+from headwater.sql.dialect import call, column, is_not_null, to_text
 from headwater.sql.expressions import Ctes, Expressions, Hole, Pending
 from headwater.sql.grouping import correlated_sides, distinct
 from headwater.sql.scope import Scope
@@ -103,13 +103,6 @@ def _inner(lowering: Lowering, pending: Pending) -> Block:
     return lowering.query(query, pending.ctes, pending.scope)
 
 
-def split(block: Block) -> list[exp.Expr]:
-    """Take the conditions that mention the query outside away from a block."""
-    floating = [each for each in block.conditions if each.find(OuterRef)]
-    block.conditions = [each for each in block.conditions if not each.find(OuterRef)]
-    return floating
-
-
 def outside(value: exp.Expr, above: Above) -> exp.Expr:
     """An expression of a subquery as it reads in the query around it."""
     held = exp.Paren(this=value.copy())
@@ -143,15 +136,14 @@ def find_keys(match: MatchOn) -> None:
 def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, positive: bool) -> None:
     """[NOT] EXISTS and [NOT] IN as a condition of their own."""
     inner = _inner(lowering, pending)
-    ties = [outside(each, above) for each in split(inner)]
+    ties = [outside(each, above) for each in inner.split()]
     _refuse_outer_columns(lowering, inner, pending)
     equal: list[exp.Expr] = []
     if pending.operand is not None:
         operands = pending.operand.expressions if isinstance(pending.operand, exp.Tuple) else [pending.operand]
         operands = [fill(lowering, each, block, above) for each in operands]
         pairs = zip(operands, inner.columns, strict=True)
-        equal = [exp.EQ(this=exp.paren(one), expression=exp.paren(other.copy())) for one, (_, other) in pairs]
-        equal = [_bare(each) for each in equal]
+        equal = [exp.EQ(this=_held(one), expression=_held(other.copy())) for one, (_, other) in pairs]
     if positive or not equal:
         kind = MatchKind.SEMI if positive else MatchKind.ANTI
         add_match(lowering, kind, block, inner, [*ties, *equal])
@@ -165,38 +157,40 @@ def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, 
 
 def _not_in(lowering: Lowering, inner: Block, equal: exp.Expr, block: Block) -> None:
     """x NOT IN (query): no match, and either no row at all or neither x nor a row of the query is NULL."""
-    counts = AggregateOn(lowering.fresh_node("group"), _copy_of(inner))
-    value = inner.columns[0][1]
-    rows, known = f"{counts.name}.v0", f"{counts.name}.v1"
-    counts.values = [(rows, _call("count", exp.Star())), (known, _call("count", value.copy()))]
+    counts = _counts(lowering, inner)
+    rows, known = (name for name, _ in counts.values)
     add_match(lowering, MatchKind.ANTI, block, inner, [equal])
     block.inputs.append(counts)
     none = exp.EQ(this=column(rows), expression=exp.Literal.number(0))
     all_known = exp.EQ(this=column(rows), expression=column(known))
-    block.conditions.append(exp.paren(exp.or_(none, exp.and_(_is_not_null(equal.this), all_known))))
+    block.conditions.append(exp.paren(exp.or_(none, exp.and_(is_not_null(equal.this), all_known))))
 
 
-def _copy_of(inner: Block) -> Block:
-    """The same inputs once more; nodes and scans are values, so a block may stand in two places."""
-    return Block(list(inner.inputs), list(inner.conditions), list(inner.columns))
+def _counts(lowering: Lowering, inner: Block) -> AggregateOn:
+    """How many rows a subquery has, and how many that are not NULL.
+
+    Its inputs stand here once more: scans and nodes are values, so a block may stand in two places.
+    """
+    node = AggregateOn(lowering.fresh_node("group"), Block(list(inner.inputs), list(inner.conditions)))
+    known = call("count", inner.columns[0][1].copy())
+    node.values = [(f"{node.name}.v0", call("count", exp.Star())), (f"{node.name}.v1", known)]
+    return node
 
 
-def attach_row(
-    lowering: Lowering, inner: Block, block: Block, above: Above, *, drops_null: bool, any_row_count: bool = False
-) -> list[exp.Expr]:
+def attach_row(lowering: Lowering, inner: Block, block: Block, above: Above, *, drops_null: bool) -> list[exp.Expr]:
     """Join a subquery of at most one row for every row of the block; what its columns stand for in the block."""
-    ties = [outside(each, above) for each in split(inner)]
+    ties = [outside(each, above) for each in inner.split()]
     for _, value in inner.columns:
         if value.find(OuterRef):
             raise lowering.expressions.refuse("CORRELATION", "an outer column in a subquery's select list", value)
     values = [value for _, value in inner.columns]
     if not ties:
-        if not _is_global(inner) and not any_row_count:
+        if not _is_global(inner):
             values = _at_most_one(lowering, inner)
         block.inputs.extend(inner.inputs)
         block.conditions.extend(inner.conditions)
         return [value.copy() for value in values]
-    if inner.when_empty is None and not any_row_count and not _is_keyed_by(inner, ties):
+    if inner.when_empty is None and not _is_keyed_by(inner, ties):
         raise lowering.expressions.refuse("CORRELATION", "a correlated subquery without an aggregate", None)
     empty = inner.when_empty or [exp.null() for _ in values]
     if drops_null and all(isinstance(each, exp.Null) for each in empty):
@@ -207,7 +201,7 @@ def attach_row(
     bound: list[exp.Expr] = [match.bind(1, value.copy()) for value in values]
     if all(isinstance(each, exp.Null) for each in empty):
         return bound
-    matched = _is_not_null(match.bind(1, exp.true()))
+    matched = is_not_null(match.bind(1, exp.true()))
     return [
         exp.Case(ifs=[exp.If(this=matched.copy(), true=value)], default=default)
         for value, default in zip(bound, empty, strict=True)
@@ -234,13 +228,11 @@ def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:
     values = [value for _, value in inner.columns]
     node = AggregateOn(lowering.fresh_node("group"), inner.close())
     rows = f"{node.name}.v{len(values)}"
-    node.values = [(f"{node.name}.v{i}", _call("any_value", value)) for i, value in enumerate(values)]
-    node.values.append((rows, _call("count", exp.Star())))
+    node.values = [(f"{node.name}.v{i}", call("any_value", value)) for i, value in enumerate(values)]
+    node.values.append((rows, call("count", exp.Star())))
     inner.inputs = [node]
     several = exp.GT(this=column(rows), expression=exp.Literal.number(1))
-    failure = _call(
-        "raise_error", exp.Literal.string("More than one row returned by a subquery used as an expression.")
-    )
+    failure = call("raise_error", exp.Literal.string("More than one row returned by a subquery used as an expression."))
     return [
         exp.Case(ifs=[exp.If(this=several.copy(), true=failure.copy())], default=column(name))
         for name, _ in node.values[:-1]
@@ -251,25 +243,25 @@ def _exists_value(lowering: Lowering, pending: Pending, block: Block, above: Abo
     inner = _inner(lowering, pending)
     if not any(each.find(OuterRef) for each in inner.conditions):
         _refuse_outer_columns(lowering, inner, pending)
-        return exp.GT(this=_count(lowering, inner, block, exp.Star()), expression=exp.Literal.number(0))
-    ties = split(inner)
+        node = AggregateOn(lowering.fresh_node("group"), Block(inner.inputs, inner.conditions))
+        node.values = [(f"{node.name}.v0", call("count", exp.Star()))]
+        block.inputs.append(node)
+        return exp.GT(this=column(f"{node.name}.v0"), expression=exp.Literal.number(0))
+    ties = inner.split()
     return _marked(lowering, pending, inner, ties, [], block, above)
 
 
 def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above) -> exp.Expr:
     """IN where its three values matter."""
     inner = _inner(lowering, pending)
-    ties = split(inner)
+    ties = inner.split()
     if ties or pending.operand is None or isinstance(pending.operand, exp.Tuple):
         raise lowering.expressions.refuse("SUBQUERY", "a correlated IN inside a larger expression", pending.node)
     operand = fill(lowering, pending.operand, block, above)
-    value = inner.columns[0][1]
-    counts = _copy_of(inner)
-    node = AggregateOn(lowering.fresh_node("group"), counts)
-    rows, known = f"{node.name}.v0", f"{node.name}.v1"
-    node.values = [(rows, _call("count", exp.Star())), (known, _call("count", value.copy()))]
+    counts = _counts(lowering, inner)
+    rows, known = (name for name, _ in counts.values)
     matched = _marked(lowering, pending, inner, [], [operand], block, above)
-    block.inputs.append(node)
+    block.inputs.append(counts)
     unknown = exp.or_(
         exp.Is(this=exp.paren(operand.copy()), expression=exp.null()),
         exp.LT(this=column(known), expression=column(rows)),
@@ -305,14 +297,7 @@ def _marked(
         kind(this=key.copy(), expression=theirs) for (_, key), (_, theirs, kind) in zip(keys.columns, own, strict=True)
     ]
     match = add_match(lowering, MatchKind.LEFT, block, keys, conditions)
-    return _is_not_null(match.bind(1, exp.true()))
-
-
-def _count(lowering: Lowering, inner: Block, block: Block, what: exp.Expr) -> exp.Expr:
-    node = AggregateOn(lowering.fresh_node("group"), Block(inner.inputs, inner.conditions))
-    node.values = [(f"{node.name}.v0", _call("count", what))]
-    block.inputs.append(node)
-    return column(f"{node.name}.v0")
+    return is_not_null(match.bind(1, exp.true()))
 
 
 def _refuse_outer_columns(lowering: Lowering, inner: Block, pending: Pending) -> None:
@@ -321,15 +306,6 @@ def _refuse_outer_columns(lowering: Lowering, inner: Block, pending: Pending) ->
         raise lowering.expressions.refuse("CORRELATION", f"an outer column in the select list of {found}", pending.node)
 
 
-def _bare(equal: exp.Expr) -> exp.Expr:
-    """Plain columns stay without parentheses, so that they are recognised."""
-    sides = [side.this if isinstance(side.this, exp.Column) else side for side in (equal.this, equal.expression)]
-    return exp.EQ(this=sides[0], expression=sides[1])
-
-
-def _call(name: str, argument: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=[argument])
-
-
-def _is_not_null(value: exp.Expr) -> exp.Expr:
-    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
+def _held(value: exp.Expr) -> exp.Expr:
+    """In parentheses, but for plain columns, which are to be recognised as such."""
+    return value if isinstance(value, exp.Column) else exp.paren(value)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from headwater.algebra.nodes import Aggregate
 from headwater.algebra.sums import Sum, SumKind
 from headwater.algebra.time import Csn
-from headwater.sql.dialect import column, quoted
+from headwater.sql.dialect import bigint, column, is_not_null, named, quoted, subquery
 from headwater.sql.relations import COUNT, CSN
 
 ROWS = "__hw_rows"
@@ -29,8 +29,8 @@ def summed_answers(node: Aggregate, sums: Sequence[Sum], state: exp.Query, chang
     ``state`` is the input's bag at the beginning, restricted to the touched keys; ``change`` its staged change.
     """
     keys = [column(key) for key in node.keys]
-    moment = _as(_number(begin), CSN)
-    before = exp.select(*_copies(keys), moment, *_partial(sums, None), copy=False).from_(_sub(state, "s"))
+    moment = named(bigint(begin), CSN)
+    before = exp.select(*_copies(keys), moment, *_partial(sums, None), copy=False).from_(subquery(state, "s"))
     changes = exp.select(*_copies(keys), column(CSN), *_partial(sums, column(COUNT)), copy=False).from_(
         exp.Table(this=quoted(change))
     )
@@ -45,18 +45,20 @@ def summed_answers(node: Aggregate, sums: Sequence[Sum], state: exp.Query, chang
     parts = [name for each in sums for name in _names(each)]
     union = exp.union(exp.union(before, changes, distinct=False), _sub_select(touched), distinct=False)
     at_csn = exp.select(
-        *_copies(keys), column(CSN), *(_as(exp.Sum(this=column(name)), name) for name in [ROWS, *parts]), copy=False
-    ).from_(_sub(union, "u"))
+        *_copies(keys), column(CSN), *(named(exp.Sum(this=column(name)), name) for name in [ROWS, *parts]), copy=False
+    ).from_(subquery(union, "u"))
     at_csn = at_csn.group_by(*_copies(keys), column(CSN))
     running = exp.select(
         *_copies(keys),
-        _as(column(CSN), VERSION),
-        _as(_over(exp.Anonymous(this="lead", expressions=[column(CSN)]), keys), NEXT),
-        *(_as(_over(exp.Sum(this=column(name)), keys), name) for name in [ROWS, *parts]),
+        named(column(CSN), VERSION),
+        named(_over(exp.Anonymous(this="lead", expressions=[column(CSN)]), keys), NEXT),
+        *(named(_over(exp.Sum(this=column(name)), keys), name) for name in [ROWS, *parts]),
         copy=False,
-    ).from_(_sub(at_csn, "c"))
-    values = [_as(_value(each), each.output) for each in sums]
-    answer = exp.select(*_copies(keys), *values, column(VERSION), column(NEXT), copy=False).from_(_sub(running, "r"))
+    ).from_(subquery(at_csn, "c"))
+    values = [named(_value(each), each.output) for each in sums]
+    answer = exp.select(*_copies(keys), *values, column(VERSION), column(NEXT), copy=False).from_(
+        subquery(running, "r")
+    )
     return answer.where(exp.GT(this=column(ROWS), expression=exp.Literal.number(0))) if keys else answer
 
 
@@ -74,10 +76,10 @@ def summable(value: exp.Expr) -> tuple[SumKind, exp.Expr | None] | None:
         case "count", [only]:
             kind, argument = SumKind.COUNT, only
         case "count", several:
-            known = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.null())) for each in several]
-            kind, argument = SumKind.COUNT, _when(exp.and_(*known), _number(1))
+            known = [is_not_null(each) for each in several]
+            kind, argument = SumKind.COUNT, _when(exp.and_(*known), bigint(1))
         case "count_if", [only]:
-            kind, argument = SumKind.COUNT, _when(only, _number(1))
+            kind, argument = SumKind.COUNT, _when(only, bigint(1))
         case "sum", [only]:
             kind, argument = SumKind.SUM, only
         case "avg" | "mean", [only]:
@@ -85,7 +87,7 @@ def summable(value: exp.Expr) -> tuple[SumKind, exp.Expr | None] | None:
         case _:
             return None
     if condition is not None:
-        argument = _when(condition, _number(1) if argument is None else argument)
+        argument = _when(condition, bigint(1) if argument is None else argument)
     return kind, argument
 
 
@@ -128,19 +130,19 @@ def _names(each: Sum) -> list[str]:
 
 def _partial(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr]:
     """The sums over a bag (``count`` None), or over changes with signed counts."""
-    weight = _number(1) if count is None else count
-    found = [_as(_coalesced(exp.Sum(this=weight.copy())), ROWS)]
+    weight = bigint(1) if count is None else count
+    found = [named(_coalesced(exp.Sum(this=weight.copy())), ROWS)]
     for each in sums:
         if each.argument is None:
             continue
-        known = exp.Not(this=exp.Is(this=each.argument.copy(), expression=exp.null()))
-        counted = exp.Case(ifs=[exp.If(this=known, true=weight.copy())], default=_number(0))
-        found.append(_as(_coalesced(exp.Sum(this=counted)), f"{each.output}.n"))
+        known = is_not_null(each.argument)
+        counted = exp.Case(ifs=[exp.If(this=known, true=weight.copy())], default=bigint(0))
+        found.append(named(_coalesced(exp.Sum(this=counted)), f"{each.output}.n"))
         if each.kind is not SumKind.COUNT:
             value = exp.Cast(this=each.argument.copy(), to=exp.var(each.total))
             signed = value if count is None else _times(value, count, each.total)
             total = exp.Anonymous(this="coalesce", expressions=[exp.Sum(this=signed), _zero(each)])
-            found.append(_as(exp.Cast(this=total, to=exp.var(each.total)), f"{each.output}.t"))
+            found.append(named(exp.Cast(this=total, to=exp.var(each.total)), f"{each.output}.t"))
     return found
 
 
@@ -160,12 +162,12 @@ def _times(value: exp.Expr, count: exp.Expr, total: str) -> exp.Expr:
 
 
 def _nothing(sums: Sequence[Sum]) -> list[exp.Expr]:
-    found = [_as(_number(0), ROWS)]
+    found = [named(bigint(0), ROWS)]
     for each in sums:
         if each.argument is not None:
-            found.append(_as(_number(0), f"{each.output}.n"))
+            found.append(named(bigint(0), f"{each.output}.n"))
             if each.kind is not SumKind.COUNT:
-                found.append(_as(_zero(each), f"{each.output}.t"))
+                found.append(named(_zero(each), f"{each.output}.t"))
     return found
 
 
@@ -201,25 +203,13 @@ def _over(call: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
 
 
 def _coalesced(value: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="coalesce", expressions=[value, _number(0)])
+    return exp.Anonymous(this="coalesce", expressions=[value, bigint(0)])
 
 
 def _copies(values: Sequence[exp.Expr]) -> list[exp.Expr]:
     return [value.copy() for value in values]
 
 
-def _sub(query: exp.Query, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
-
-
 def _sub_select(query: exp.Select) -> exp.Select:
     """A query with LIMIT as a branch of a union."""
-    return exp.select("*").from_(_sub(query, "b"))
-
-
-def _as(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(value, name, quoted=True)
-
-
-def _number(value: int) -> exp.Expr:
-    return exp.Cast(this=exp.Literal.number(value), to=exp.var("BIGINT"))
+    return exp.select("*").from_(subquery(query, "b"))

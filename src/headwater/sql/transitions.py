@@ -17,7 +17,7 @@ from sqlglot import exp
 from headwater.algebra.nodes import Aggregate, Match, MatchKind, Node, Nodes, Top, Window
 from headwater.algebra.plan import Attribute, Plan
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import VerbatimSpark, column, quoted
+from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
 from headwater.sql.summing import NEXT, VERSION, summed_answers
@@ -79,25 +79,25 @@ def state_of(node: Node, at: Csn, sources: Sources) -> exp.Select:
             )
         case Window():
             return exp.select(*_columns(node.input.attributes), *_window_values(node), copy=False).from_(
-                _sub(inputs[0], "i")
+                subquery(inputs[0], "i")
             )
         case Top():
-            ordered = exp.select(*_columns(node.attributes), copy=False).from_(_sub(inputs[0], "i"))
+            ordered = exp.select(*_columns(node.attributes), copy=False).from_(subquery(inputs[0], "i"))
             ordered = ordered.order_by(*_total_order(node)).limit(node.limit)
             ordered = ordered.offset(node.offset) if node.offset else ordered
-            return exp.select(*_columns(node.attributes), copy=False).from_(_sub(ordered, "t"))
+            return exp.select(*_columns(node.attributes), copy=False).from_(subquery(ordered, "t"))
 
 
 def _rows(node: Aggregate, rows: exp.Query, more_keys: Sequence[str]) -> exp.Subquery:
     """What an aggregate reads: as it comes, or each group in one place and in one order."""
     if not node.ordered:
-        return _sub(rows, "i")
+        return subquery(rows, "i")
     keys = [*more_keys, *node.keys]
     others = [name for name in node.input.attributes if name not in node.keys]
-    select = exp.select(*_columns([*more_keys, *node.input.attributes]), copy=False).from_(_sub(rows, "o"))
+    select = exp.select(*_columns([*more_keys, *node.input.attributes]), copy=False).from_(subquery(rows, "o"))
     select.set("distribute", exp.Distribute(expressions=_columns(keys) or [exp.Literal.number(0)]))
     select.set("sort", exp.Sort(expressions=[_ordered(column(name)) for name in (*keys, *others)]))
-    return _sub(select, "i")
+    return subquery(select, "i")
 
 
 def _named(node: Aggregate) -> list[exp.Expr]:
@@ -107,8 +107,8 @@ def _named(node: Aggregate) -> list[exp.Expr]:
 
 def _joined(node: Match, left: exp.Query, right: exp.Query, conditions: Sequence[exp.Expr]) -> exp.Select:
     on = exp.and_(*(condition.copy() for condition in conditions)) if conditions else exp.true()
-    select = exp.Select().from_(_sub(left, "l"), copy=False)
-    return select.join(_sub(right, "r"), on=on, join_type=node.kind.value, copy=False)
+    select = exp.Select().from_(subquery(left, "l"), copy=False)
+    return select.join(subquery(right, "r"), on=on, join_type=node.kind.value, copy=False)
 
 
 def _window_values(node: Window, *more_keys: exp.Expr) -> list[exp.Expr]:
@@ -151,15 +151,19 @@ def touched_keys(node: Node, begin: Csn, changes: Sequence[InputChange | None]) 
     parts: list[exp.Query] = []
     for side, change in enumerate(changes):
         if change is not None:
-            keys = [_as(column(key), name) for key, name in zip(node.key(side), names, strict=True)]
+            keys = [named(column(key), name) for key, name in zip(node.key(side), names, strict=True)]
             parts.append(exp.select(*keys, column(CSN), copy=False).from_(exp.Table(this=quoted(change.table))))
     together = reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
-    csns = _call("array_append", _call("collect_set", column(CSN)), _number(begin))
-    listed = exp.select(*_columns(names), _as(_call("array_sort", csns), _LIST), copy=False).from_(_sub(together, "t"))
+    csns = call("array_append", call("collect_set", column(CSN)), bigint(begin))
+    listed = exp.select(*_columns(names), named(call("array_sort", csns), _LIST), copy=False).from_(
+        subquery(together, "t")
+    )
     listed = listed.group_by(*_columns(names)) if names else listed
-    following = _call("get", column(_LIST), exp.Add(this=column(_PLACE), expression=exp.Literal.number(1)))
-    select = exp.select(*_columns(names), column(VERSION), _as(following, NEXT), copy=False).from_(_sub(listed, "k"))
-    select.set("laterals", [_lateral_view(_call("posexplode", column(_LIST)), [_PLACE, VERSION])])
+    following = call("get", column(_LIST), exp.Add(this=column(_PLACE), expression=exp.Literal.number(1)))
+    select = exp.select(*_columns(names), column(VERSION), named(following, NEXT), copy=False).from_(
+        subquery(listed, "k")
+    )
+    select.set("laterals", [_lateral_view(call("posexplode", column(_LIST)), [_PLACE, VERSION])])
     return select
 
 
@@ -199,7 +203,7 @@ def _versions(
     attributes = plan.attributes
     before = _touched_state(node, side, plan, touched, begin, sources)
     version = [column(VERSION), column(NEXT)]
-    state = _with_versions(before, [*_columns(attributes), *version, _as(_number(1), COUNT)], keys, names, touched)
+    state = _with_versions(before, [*_columns(attributes), *version, named(bigint(1), COUNT)], keys, names, touched)
     if change is None:
         return state
     table = exp.select(*_columns(attributes), column(COUNT), column(CSN), copy=False).from_(
@@ -212,8 +216,8 @@ def _versions(
     if change.retracts:
         total = exp.Sum(this=column(COUNT))
         both = (
-            exp.select(*(each.copy() for each in columns), _as(total, COUNT), copy=False)
-            .from_(_sub(both, "b"))
+            exp.select(*(each.copy() for each in columns), named(total, COUNT), copy=False)
+            .from_(subquery(both, "b"))
             .group_by(*(each.copy() for each in columns))
             .having(exp.GT(this=total.copy(), expression=exp.Literal.number(0)))
         )
@@ -228,7 +232,7 @@ def _touched_state(node: Node, side: int, plan: Plan, touched: str, begin: Csn, 
         return before
     return (
         exp.select(*(_columns(plan.attributes)), copy=False)
-        .from_(_sub(before, "s"))
+        .from_(subquery(before, "s"))
         .join(_table(touched, "k"), on=_same(keys, _key_names(node)), join_type="LEFT SEMI", copy=False)
     )
 
@@ -244,7 +248,7 @@ def _with_versions(
     on = [*([_same(keys, names)] if keys else []), *conditions]
     return (
         exp.select(*columns, copy=False)
-        .from_(_sub(rows, "x"))
+        .from_(subquery(rows, "x"))
         .join(
             _table(touched, "v"),
             on=exp.and_(*on) if on else None,
@@ -259,7 +263,7 @@ def _repeated(rows: exp.Query, columns: Sequence[exp.Expr]) -> exp.Select:
     copies = exp.Anonymous(
         this="array_repeat", expressions=[exp.Literal.number(0), exp.cast(column(COUNT), "INT", dialect=VerbatimSpark)]
     )
-    select = exp.select(*(each.copy() for each in columns), copy=False).from_(_sub(rows, "n"))
+    select = exp.select(*(each.copy() for each in columns), copy=False).from_(subquery(rows, "n"))
     select.set("laterals", [_lateral_view(exp.Anonymous(this="explode", expressions=[copies]), ["__hw_copy"])])
     return select
 
@@ -282,35 +286,37 @@ def _answers(node: Node, versions: Sequence[exp.Query], touched: str, begin: Csn
                     stamps = [column(VERSION, "r"), column(NEXT, "r")]
                 case _:
                     stamps = [column(VERSION, "l"), column(NEXT, "l")]
-            return select.select(*_columns(node.attributes), _as(stamps[0], VERSION), _as(stamps[1], NEXT), copy=False)
+            return select.select(
+                *_columns(node.attributes), named(stamps[0], VERSION), named(stamps[1], NEXT), copy=False
+            )
         case Window():
             values = _window_values(node, column(VERSION))
             columns = [*_columns(node.input.attributes), *values, *version]
-            return exp.select(*columns, copy=False).from_(_sub(versions[0], "i"))
+            return exp.select(*columns, copy=False).from_(subquery(versions[0], "i"))
         case Top():
             place = exp.Window(
                 this=exp.Anonymous(this="row_number"),
                 partition_by=[column(VERSION)],
                 order=exp.Order(expressions=_total_order(node)),
             )
-            ranked = exp.select(*_columns(node.attributes), *version, _as(place, "__hw_place"), copy=False).from_(
-                _sub(versions[0], "i")
+            ranked = exp.select(*_columns(node.attributes), *version, named(place, "__hw_place"), copy=False).from_(
+                subquery(versions[0], "i")
             )
             inside = exp.and_(
                 exp.GT(this=column("__hw_place"), expression=exp.Literal.number(node.offset)),
                 exp.LTE(this=column("__hw_place"), expression=exp.Literal.number(node.offset + node.limit)),
             )
             columns = [*_columns(node.attributes), *(each.copy() for each in version)]
-            return exp.select(*columns, copy=False).from_(_sub(ranked, "p")).where(inside)
+            return exp.select(*columns, copy=False).from_(subquery(ranked, "p")).where(inside)
 
 
 def _always_one(node: Aggregate, grouped: exp.Select, touched: str, begin: Csn, sources: Sources) -> exp.Select:
     """An aggregate without keys has a row over no rows too: Spark's own answer to that."""
     nothing = state_relation(node.input, begin, sources).where(exp.false())
-    empty = exp.select(*_named(node), copy=False).from_(_sub(nothing, "n"))
+    empty = exp.select(*_named(node), copy=False).from_(subquery(nothing, "n"))
     missing = exp.Is(this=column(VERSION, "f"), expression=exp.null())
     values = [
-        _as(
+        named(
             exp.Case(ifs=[exp.If(this=missing.copy(), true=column(name, "e"))], default=column(name, "f")),
             name,
         )
@@ -320,23 +326,23 @@ def _always_one(node: Aggregate, grouped: exp.Select, touched: str, begin: Csn, 
     return (
         exp.select(*values, column(VERSION, "v"), column(NEXT, "v"), copy=False)
         .from_(_table(touched, "v"))
-        .join(_sub(grouped, "f"), on=same, join_type="LEFT", copy=False)
-        .join(_sub(empty, "e"), join_type="CROSS", copy=False)
+        .join(subquery(grouped, "f"), on=same, join_type="LEFT", copy=False)
+        .join(subquery(empty, "e"), join_type="CROSS", copy=False)
     )
 
 
 def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
     """Every answer added at its version and taken away at the next; what did not change cancels out."""
     columns = _columns(node.attributes)
-    pairs = [_number(1), column(VERSION), _number(-1), column(NEXT)]
+    pairs = [bigint(1), column(VERSION), bigint(-1), column(NEXT)]
     both = exp.Anonymous(this="stack", expressions=[exp.Literal.number(2), *pairs])
-    select = exp.select(*columns, column(COUNT), column(CSN), copy=False).from_(_sub(answers, "f"))
+    select = exp.select(*columns, column(COUNT), column(CSN), copy=False).from_(subquery(answers, "f"))
     select.set("laterals", [_lateral_view(both, [COUNT, CSN])])
     select = select.where(exp.GT(this=column(CSN), expression=exp.Literal.number(begin)))
     total = exp.Sum(this=column(COUNT))
     return (
-        exp.select(*(each.copy() for each in columns), _as(total, COUNT), column(CSN), copy=False)
-        .from_(_sub(select, "c"))
+        exp.select(*(each.copy() for each in columns), named(total, COUNT), column(CSN), copy=False)
+        .from_(subquery(select, "c"))
         .group_by(*(each.copy() for each in columns), column(CSN))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
@@ -345,28 +351,12 @@ def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
 # ---------------------------------------------------------------------- small parts
 
 
-def _sub(query: exp.Query, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(alias)))
-
-
 def _table(name: str, alias: str) -> exp.Table:
     return exp.Table(this=quoted(name), alias=exp.TableAlias(this=quoted(alias)))
 
 
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
-def _as(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(value, name, quoted=True)
-
-
 def _columns(names: Sequence[str]) -> list[exp.Expr]:
     return [column(name) for name in names]
-
-
-def _number(value: int) -> exp.Expr:
-    return exp.cast(exp.Literal.number(value), "BIGINT", dialect=VerbatimSpark)
 
 
 def _same(keys: Sequence[Attribute], names: Sequence[str]) -> exp.Expr:
