@@ -12,6 +12,7 @@ from typing import TypeAlias
 from headwater.catalog.store import Catalog
 from headwater.durable import Listener, nobody
 from headwater.engine.spark import SparkEngine
+from headwater.engine.statistics import Statistics
 from headwater.sources.delta import DeltaSource
 
 Clock: TypeAlias = Callable[[], int]
@@ -20,6 +21,15 @@ Progress: TypeAlias = Callable[[str], None]
 
 def silent(_: str) -> None:
     """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Where small ends and large begins, in rows."""
+
+    broadcast: int = 100_000  # a change up to this is sent to every task instead of shuffling the table that it meets
+    large_table: int = 500_000  # a table from this on is met by one change at a time, as small as it can be
+    small_view: int = 100_000  # a view up to this is written anew, which costs less than to find its changed rows
 
 
 @dataclass(slots=True)
@@ -34,6 +44,11 @@ class Context:
     lease_wait: float = 60.0
     reached: Listener = nobody
     progress: Progress = field(default=silent)
+    sizes: Sizes = field(default=Sizes())
+    statistics: Statistics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.statistics = Statistics(self.engine)
 
     def place(self, kind: str, name: str, view_id: str) -> str:
         """Where a view's table lives; the id keeps a dropped and re-made view of one name apart."""

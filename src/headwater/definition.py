@@ -7,7 +7,7 @@ stored: lowering is a function of the text and the frozen columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,12 +16,13 @@ from sqlglot import exp
 from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, all_scans
 from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
-from headwater.catalog.records import BaseTable, ViewRecord
+from headwater.catalog.records import BaseTable, Columns, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError
+from headwater.sql.carrying import Carried, carrying
 from headwater.sql.lower import Lowered, lower
 from headwater.sql.relations import Changes, Sources
-from headwater.sql.storage import delta_rows, over_relations, stored, table_at, view_at
+from headwater.sql.storage import counted_at, delta_rows, over_relations, stored, table_at, view_at
 from headwater.sql.summing import sums_of
 from headwater.sql.transitions import NodeRelations
 
@@ -48,7 +49,8 @@ class Definition:
     ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``)
     or that add up exactly (``summed``, with types), joins whose equality compares different kinds of values and so is
     no key (``keyless``). ``recomputed`` is the reason code of a view that is not kept incrementally; its plan only
-    names its tables.
+    names its tables. A view that carries the state of its aggregate (``carried``) has ``hidden`` columns, which its
+    plan gives after the public ones.
     """
 
     text: str
@@ -59,6 +61,8 @@ class Definition:
     settings: Mapping[str, str]
     judged: Mapping[str, Verdict] = field(default_factory=dict)
     recomputed: str | None = None
+    carried: Carried | None = None
+    hidden: Columns = ()
 
     @classmethod
     def of(
@@ -107,18 +111,29 @@ class Definition:
         # Spark judged the functions at CREATE; one that was built in then is part of the view now.
         lowered = lower(view.sql, columns, functions=None)
         judged = view.definition.get("judged", {})
-        nodes = _judged(lowered.nodes, judged)
-        return cls(view.sql, tables, views, lowered.plan, nodes, settings, judged)
+        plain = cls(view.sql, tables, views, lowered.plan, _judged(lowered.nodes, judged), settings, judged)
+        if not view.hidden:
+            return plain
+        return replace(plain.carrying([name for name, _ in view.columns]), hidden=view.hidden)
 
     def judge(self, judged: Mapping[str, Verdict]) -> Definition:
         """The definition with what Spark's types say of its nodes."""
         return replace(self, nodes=_judged(self.nodes, judged), judged=judged)
+
+    def carrying(self, names: Sequence[str]) -> Definition:
+        """The definition with hidden columns for its aggregate's state, where it can have them; without their types."""
+        found = carrying(self.plan, self.nodes, names)
+        if found is None:
+            return self
+        plan, nodes, carried = found
+        return replace(self, plan=plan, nodes=nodes, carried=carried)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "settings": dict(self.settings),
             "judged": dict(self.judged),
             "recomputed": self.recomputed,
+            "hidden": [list(column) for column in self.hidden],
             "tables": {name: use.as_json() for name, use in self.tables.items()},
             "views": {name: use.as_json() for name, use in self.views.items()},
         }
@@ -161,6 +176,13 @@ def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
             case _:
                 raise InternalError(f"Node {name} can't be {verdict}.")
     return found
+
+
+def carried_totals(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
+    """The keys and totals of a view's aggregate at a csn, from the view's own table."""
+    names = list(dict.fromkeys(name for _, name in carried.columns))
+    rows = counted_at(view.location, view.version, view.csn, view.delta_location, at, names)
+    return carried.totals(rows)
 
 
 def base_tables_of(catalog: Catalog, definition: Definition) -> frozenset[str]:

@@ -19,8 +19,9 @@ from headwater.lifecycle import check
 from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
-from headwater.propagate.staging import small_leaves
+from headwater.propagate.stepping import small_changes
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
+from headwater.sql.carrying import HIDDEN
 from headwater.sql.dialect import to_text
 from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
@@ -144,7 +145,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         step = advance(definition.plan, frontier_of(leaves), targets, moments)
         queries = [str(query) for query in step.queries]
         if step.queries and view.method == "frontier":
-            small = small_leaves(definition.plan, step.queries, moments)
+            small = small_changes(step.queries, moments, context.sizes)
             names = [name for name, _ in view.columns]
             sql = view_delta_sql(step.queries, names, moments.sources(BEGINNING), broadcast=small, pretty=True)
     return Explanation(
@@ -190,7 +191,8 @@ def _tree(plan: Plan, nodes: Nodes, depth: int = 0) -> Iterator[str]:
             yield f"{pad}Filter {to_text(condition)}"
             yield from _tree(child, nodes, depth + 1)
         case Project(child=child, outputs=outputs):
-            yield f"{pad}Project {', '.join(to_text(value) for _, value in outputs)}"
+            public = [to_text(value) for name, value in outputs if not name.startswith(HIDDEN)]
+            yield f"{pad}Project {', '.join(public)}"
             yield from _tree(child, nodes, depth + 1)
         case Generate(child=child, generator=generator):
             yield f"{pad}Generate {to_text(generator)}"
@@ -219,5 +221,6 @@ def describe_node(name: str, node: Node) -> str:
             what += f" by {', '.join(to_text(each) for each in order)}"
     by = ", ".join(node.key(0))
     if isinstance(node, Aggregate) and node.sums is not None:
-        return f"{name}: {what}; changes added to what was, keys ({by})" if by else f"{name}: {what}; changes added"
+        how = "changes added to the view's own rows" if node.carried else "changes added to what was"
+        return f"{name}: {what}; {how}, keys ({by})" if by else f"{name}: {what}; {how}"
     return f"{name}: {what}; touched keys ({by})" if by else f"{name}: {what}; one key for all rows"

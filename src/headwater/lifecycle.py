@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -55,7 +55,7 @@ from headwater.sql.constructs import RECOMPUTABLE, refuse
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.expressions import Expressions
 from headwater.sql.lower import lower, require_tables_known
-from headwater.sql.render import view_delta_sql
+from headwater.sql.render import named_state, view_delta_sql
 from headwater.sql.statements import CreateView
 from headwater.sql.storage import counted_sql, over_relations, table_at
 
@@ -223,7 +223,19 @@ def _require_computable(
     with translated("checking the plan"):
         frame = context.engine.query(view_delta_sql([everything], [name for name, _ in columns], sources))
         require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
-        return definition.judge(judge(context.engine, definition.nodes, csn, sources, definition.text))
+        judged = definition.judge(judge(context.engine, definition.nodes, csn, sources, definition.text))
+        return _with_hidden_columns(context, judged.carrying([name for name, _ in columns]), columns, csn)
+
+
+def _with_hidden_columns(context: Context, definition: Definition, columns: Columns, csn: Csn) -> Definition:
+    """The definition with the types of what it stores beside the public columns."""
+    if definition.carried is None:
+        return definition
+    names = [*(name for name, _ in columns), *definition.carried.hidden]
+    sources = CatalogMoments(context.catalog, definition).sources(csn)
+    found = context.engine.columns(context.engine.query(to_text(named_state(definition.plan, names, csn, sources))))
+    require_same_schema(columns, found[: len(columns)])
+    return replace(definition, hidden=found[len(columns) :])
 
 
 def _named(text: str) -> set[str]:
@@ -369,9 +381,10 @@ def _make(
     context.reached(DurablePoint.CREATE_INTENDED)
     try:
         context.progress(f"{statement.name}: computing at csn {draft.csn}")
-        create_view_table(context, location, draft.columns, statement.cluster_by)
-        create_delta_table(context, delta_location, draft.columns)
-        names = [name for name, _ in draft.columns]
+        stored = (*draft.columns, *draft.definition.hidden)
+        create_view_table(context, location, stored, statement.cluster_by)
+        create_delta_table(context, delta_location, stored)
+        names = [name for name, _ in stored]
         text = counted_sql(full_text(context, draft.definition, names, draft.csn), names)
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}

@@ -8,7 +8,6 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from headwater.algebra.plan import LeafId
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.propagate.frontier import Frontier, advance
@@ -163,7 +162,7 @@ def test_small_changes_are_broadcast_and_others_are_not() -> None:
     start = Frontier((Csn(0), Csn(0)))
     step = advance(lowered.plan, start, (Csn(1), Csn(0)), Moments())
     plain = view_delta_sql(step.queries, ["v", "w"], Sources(Moments()))
-    hinted = view_delta_sql(step.queries, ["v", "w"], Sources(Moments()), broadcast=frozenset({LeafId(0)}))
+    hinted = view_delta_sql(step.queries, ["v", "w"], Sources(Moments()), broadcast=frozenset({"r"}))
     assert "BROADCAST" not in plain
     assert hinted.count("BROADCAST") == 1
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from headwater.algebra.plan import Attribute, Plan, Scan, scans
-from headwater.algebra.sums import Sum
+from headwater.algebra.sums import Sum, totals_of
 from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import Row, ZSet
 
@@ -31,7 +31,8 @@ class Aggregate:
 
     ``ordered``: a value depends on the order in which rows come (a sum of doubles, collect_list), so they are put in
     order first; else the answer that is taken away could differ from the one that was given. ``sums``: all values add
-    up exactly, so that a group's changes are added to what it was (None: they don't).
+    up exactly, so that a group's changes are added to what it was (None: they don't). ``carried``: what it was stands
+    in the view's own table, and the node gives its totals too.
     """
 
     input: Plan
@@ -39,10 +40,12 @@ class Aggregate:
     values: tuple[tuple[Attribute, exp.Expr], ...]
     ordered: bool = False
     sums: tuple[Sum, ...] | None = None
+    carried: bool = False
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        return (*self.keys, *(name for name, _ in self.values))
+        totals = totals_of(self.sums) if self.sums is not None and self.carried else ()
+        return (*self.keys, *(name for name, _ in self.values), *totals)
 
     @property
     def inputs(self) -> tuple[Plan, ...]:

@@ -18,12 +18,12 @@ from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
-from headwater.engine.spark import CommitTag
+from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
-from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql
+from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, net_delta, rewritten_sql
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -104,10 +104,8 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
     rows, version, mode, reason = 0, view.version, "none", "NO_CHANGES"
     if _changed(context, view, interval):
         context.progress(f"{view.name}: applying {'+' if sign > 0 else '-'}{interval}")
-        names = [name for name, _ in view.columns]
-        text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
         try:
-            written = context.engine.merge(text, _tag(view, step, to), f"applying {interval} to {view.name}")
+            written = _write(context, view, interval, sign, _tag(view, step, to))
         except QueryFailed as error:
             if "hw_positive" in str(error.__cause__).lower() or "check constraint" in str(error.__cause__).lower():
                 raise InternalError(
@@ -116,7 +114,8 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
                 ) from error
             raise
         rows, version = (written.rows, written.version) if written else (0, _committed_version(context, view, step))
-        mode, reason = "incremental", "NO_NET_CHANGE" if version == view.version else "CHANGES_APPLIED"
+        unchanged = version == view.version or (written is not None and written.rows == 0)
+        mode, reason = "incremental", "NO_NET_CHANGE" if unchanged else "CHANGES_APPLIED"
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.finish_apply(
         lease,
@@ -128,6 +127,21 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
     )
     context.reached(DurablePoint.APPLY_RECORDED)
     return Applied(to, rows, mode, reason)
+
+
+def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, tag: CommitTag) -> Written | None:
+    """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
+    names = [name for name, _ in view.stored]
+    doing = f"applying {interval} to {view.name}"
+    if context.engine.rows_in(view.location, view.version) > context.sizes.small_view:
+        text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
+        return context.engine.merge(text, tag, doing)
+    change = to_text(net_delta(view.delta_location, interval, names, sign=sign))
+
+    def rewritten(name: str) -> str:
+        return rewritten_sql(view.location, view.version, name, names)
+
+    return context.engine.rewrite(change, rewritten, view.location, tag, doing)
 
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
@@ -187,8 +201,8 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
     context.progress(f"{view.name}: recomputing at csn {csn}")
     delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
     remove_directory(delta_location)  # what an earlier try left
-    create_delta_table(context, delta_location, view.columns)
-    names = [name for name, _ in view.columns]
+    create_delta_table(context, delta_location, view.stored)
+    names = [name for name, _ in view.stored]
     text = counted_sql(full_text(context, definition, names, csn), names)
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
@@ -214,8 +228,11 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
 
 
 def full_text(context: Context, definition: Definition, names: Sequence[str], csn: Csn) -> str:
-    """The view from scratch at a csn: by the user's own text, unless the order of rows matters and must be ours."""
-    if "ordered" not in definition.judged.values():
+    """The view from scratch at a csn, all that is stored of it.
+
+    By the user's own text, unless the order of rows matters and must be ours, or there are hidden columns.
+    """
+    if "ordered" not in definition.judged.values() and definition.carried is None:
         return definition.at(context.catalog, csn)
     sources = CatalogMoments(context.catalog, definition).sources(csn)
     return to_text(named_state(definition.plan, names, csn, sources))

@@ -89,6 +89,16 @@ class ViewRecord:
     last_mode: str | None = None
     last_reason: str | None = None
 
+    @property
+    def hidden(self) -> Columns:
+        """Columns of its table beside the public ones."""
+        return tuple((name, kind) for name, kind in self.definition.get("hidden", ()))
+
+    @property
+    def stored(self) -> Columns:
+        """All columns that its rows have in its table and its view delta."""
+        return (*self.columns, *self.hidden)
+
 
 @dataclass(frozen=True, slots=True)
 class LeafRecord:

@@ -13,13 +13,15 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.failures import translated, user_sql
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, current_table
+from headwater.sql.storage import count_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,6 +145,21 @@ class SparkEngine:
             yield StagedRows(name, found[0], found[1] > 0)
 
     @contextmanager
+    def staged_together(self, texts: Mapping[str, str]) -> Iterator[dict[str, StagedRows]]:
+        """The same for several queries, in one job."""
+        from pyspark.sql.functions import col, count, count_if, lit
+
+        with ExitStack() as stack:
+            kept = {key: stack.enter_context(self._kept(text)) for key, text in texts.items()}
+            counts = [
+                frame.agg(lit(key).alias("key"), count(lit(1)), count_if(col(COUNT) < 0))
+                for key, (_, frame) in kept.items()
+            ]
+            with translated("computing changes"):
+                rows = reduce(lambda one, other: one.unionAll(other), counts).collect()  # one row for each
+            yield {row[0]: StagedRows(kept[row[0]][0], row[1], row[2] > 0) for row in rows}
+
+    @contextmanager
     def kept(self, text: str) -> Iterator[str]:
         """Keep a query's answer for a while under a name that ``compute`` understands."""
         with self._kept(text) as (name, frame):
@@ -226,6 +243,27 @@ class SparkEngine:
         earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
         return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
+    def rewrite(
+        self, change: str, rewritten: Callable[[str], str], location: str, tag: CommitTag, doing: str
+    ) -> Written | None:
+        """Write a table anew in one tagged commit; ``rewritten`` tells how, given the name of the change.
+
+        The rows of the answer are those of the change; None if Delta had seen the tag.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import count, lit
+
+        name, seen = f"__hw_change_{uuid.uuid4().hex}", Observation()
+        with translated(doing):
+            self.compute(change).observe(seen, count(lit(1)).alias("rows")).createOrReplaceTempView(name)
+            try:
+                frame = self.compute(rewritten(name))
+                written = _even_if_overtaken(lambda: self._append(frame, location, tag, "overwrite"))
+                own = written is not None and self._work.conf.get(_LAST_COMMIT, None) is not None
+                return replace(written, rows=int(seen.get["rows"])) if written is not None and own else None
+            finally:
+                self._work.catalog.dropTempView(name)
+
     def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
         """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""
         with translated(doing):
@@ -277,6 +315,11 @@ class SparkEngine:
         different = {key: value for key, value in settings.items() if self._work.conf.get(key, None) != value}
         with _setting(self._work, different):
             yield
+
+    def rows_in(self, location: str, version: int) -> int:
+        """Rows of a table at a version; Delta knows without reading them."""
+        with translated(f"counting {location}"):
+            return int(self.compute(count_sql(location, version)).collect()[0][0])  # one row
 
     def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
         """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""

@@ -27,8 +27,8 @@ from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
-from headwater.propagate.nodes import block_queries, staged_nodes
-from headwater.propagate.staging import few, small_leaves
+from headwater.propagate.nodes import staged_nodes
+from headwater.propagate.stepping import Prepared, Stepping, few
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import changes_of
@@ -169,7 +169,9 @@ def append_answers(
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:
         # Changes that the queries read more than once are read once: no relation is as dear to plan as a feed.
-        repeated = [key for key, count in Counter(feeds).items() if count > 1 and few(moments.known_rows(*key))]
+        repeated = [
+            key for key, count in Counter(feeds).items() if count > 1 and few(moments.known_rows(*key), context.sizes)
+        ]
         staged = {
             (table, interval): stack.enter_context(
                 context.engine.staged(to_text(changes_of(table, interval, definition.used_columns(table), moments)))
@@ -177,8 +179,8 @@ def append_answers(
             for table, interval in repeated
         }
         sources = replace(moments.sources(BEGINNING), staged=staged)
-        broadcast = small_leaves(definition.plan, queries, moments)
-        return _append(context, view, view_delta_sql(queries, _names(view), sources, broadcast=broadcast), tag)
+        prepared = Stepping(context, definition, moments, moments, stack).prepared(queries, sources)
+        return _append(context, view, prepared, tag)
 
 
 def _append_change(
@@ -191,25 +193,24 @@ def _append_change(
     feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}
     with (
         _reading(context, definition, moments, feeds),
-        staged_nodes(context, definition, moments, interval) as (sources, log),
+        staged_nodes(context, view, definition, moments, interval) as prepared,
     ):
-        queries = block_queries(definition.plan, interval, log)
-        if not queries:
-            return None
-        broadcast = small_leaves(definition.plan, queries, log)
-        return _append(context, view, view_delta_sql(queries, _names(view), sources, broadcast=broadcast), tag)
+        return _append(context, view, prepared, tag)
 
 
-def _append(context: Context, view: ViewRecord, text: str, tag: CommitTag) -> Written | None:
+def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
+    if not answer.queries:
+        return None
+    text = view_delta_sql(answer.queries, _names(view), answer.sources, broadcast=answer.broadcast)
     frame = context.engine.compute(text)
-    answered = context.engine.columns(frame)[: len(view.columns)]
-    if answered != view.columns:
-        raise InternalError(f"View {view.name} has columns {view.columns}, its delta {answered}.")
+    answered = context.engine.columns(frame)[: len(view.stored)]
+    if answered != view.stored:
+        raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")
     return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
 
 
 def _names(view: ViewRecord) -> list[str]:
-    return [name for name, _ in view.columns]
+    return [name for name, _ in view.stored]
 
 
 def _feeds(definition: Definition, queries: tuple[Query, ...]) -> list[Feed]:

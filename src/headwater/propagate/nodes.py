@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from headwater.algebra.nodes import Aggregate
 from headwater.algebra.plan import Plan, scans
 from headwater.algebra.query import Query
 from headwater.algebra.time import Interval
+from headwater.catalog.records import ViewRecord
 from headwater.context import Context
-from headwater.definition import CatalogMoments, Definition
+from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.spark import StagedRows
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
-from headwater.propagate.staging import few, small_leaves
+from headwater.propagate.stepping import Prepared, Stepping, few
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources, changes_of
 from headwater.sql.render import view_delta_sql
-from headwater.sql.transitions import InputChange, change_of, touched_keys
+from headwater.sql.transitions import InputChange, change_of, summed_change, touched_keys
 
 
 @dataclass(slots=True)
@@ -58,48 +60,59 @@ def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query
 
 @contextmanager
 def staged_nodes(
-    context: Context, definition: Definition, moments: CatalogMoments, interval: Interval
-) -> Iterator[tuple[Sources, NodeLog]]:
-    """Stage the changes of all nodes; where the relations of the view's own block come from, and what changed."""
+    context: Context, view: ViewRecord, definition: Definition, moments: CatalogMoments, interval: Interval
+) -> Iterator[Prepared]:
+    """Stage the changes of all nodes; the queries of the view's own block over them."""
     log = NodeLog(moments, definition.nodes)
     relations = moments.relations(interval.start)
     alone = [scan.table for scan in scans(definition.plan)]
     with ExitStack() as stack:
+        stepping = Stepping(context, definition, moments, log, stack)
 
         def stage(text: str) -> StagedRows:
             return stack.enter_context(context.engine.staged(text))
 
         feeds = {
             (table, interval): stage(to_text(changes_of(table, interval, definition.used_columns(table), moments))).name
-            for table in _read_often(definition, interval, moments)
+            for table in _read_often(context, definition, interval, moments)
         }
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-            changes = [_input_change(plan, interval, log, sources, stage) for plan in node.inputs]
+            changes = [_input_change(plan, interval, log, sources, stepping, stage) for plan in node.inputs]
             if any(change is not None for change in changes):
-                keys = to_text(touched_keys(node, interval.start, changes))
-                touched = stack.enter_context(context.engine.kept(keys))
-                change = change_of(node, interval, changes, touched, sources)
+                if isinstance(node, Aggregate) and node.sums is not None and changes[0] is not None:
+                    kept = definition.carried if node.carried else None
+                    totals = carried_totals(kept, view, interval.start) if kept is not None else None
+                    change = summed_change(node, node.sums, interval, changes[0], sources, totals)
+                else:
+                    keys = to_text(touched_keys(node, interval.start, changes))
+                    touched = stack.enter_context(context.engine.kept(keys))
+                    change = change_of(node, interval, changes, touched, sources)
                 if alone == [name]:
                     relations.inlined[name] = change
                     log.inlined.add(name)
                 elif (found := stage(to_text(change))).rows:
                     log.staged[name] = found
-        yield replace(relations.sources, staged={**feeds, **log.names(interval)}), log
+        sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
+        yield stepping.prepared(block_queries(definition.plan, interval, log), sources)
 
 
 def _input_change(
-    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stage: Callable[[str], StagedRows]
+    plan: Plan,
+    interval: Interval,
+    log: NodeLog,
+    sources: Sources,
+    stepping: Stepping,
+    stage: Callable[[str], StagedRows],
 ) -> InputChange | None:
-    queries = block_queries(plan, interval, log)
-    if not queries:
+    ready = stepping.prepared(block_queries(plan, interval, log), sources)
+    if not ready.queries:
         return None
-    broadcast = small_leaves(plan, queries, log)
-    found = stage(view_delta_sql(queries, plan.attributes, sources, broadcast=broadcast))
+    found = stage(view_delta_sql(ready.queries, plan.attributes, ready.sources, broadcast=ready.broadcast))
     return InputChange(found.name, found.retracts) if found.rows else None
 
 
-def _read_often(definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
+def _read_often(context: Context, definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
     """Base tables whose changes are few and are read in several places."""
     uses: Counter[str] = Counter()
     for plan in [definition.plan, *(each for node in definition.nodes.values() for each in node.inputs)]:
@@ -107,4 +120,6 @@ def _read_often(definition: Definition, interval: Interval, moments: CatalogMome
         changed = [table for table in changed if moments.has_changes(table, interval)]
         for table in changed:
             uses[table] += len(changed)
-    return [table for table, count in uses.items() if count > 1 and few(moments.known_rows(table, interval))]
+    return [
+        table for table, count in uses.items() if count > 1 and few(moments.known_rows(table, interval), context.sizes)
+    ]

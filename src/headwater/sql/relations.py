@@ -17,7 +17,7 @@ from sqlglot import exp
 from headwater.algebra.plan import Scan
 from headwater.algebra.query import BaseDelta, Patched, Present, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import VerbatimSpark, column, quoted, subquery
+from headwater.sql.dialect import VerbatimSpark, column, named, quoted, subquery, to_text
 
 COUNT = "__hw_count"
 CSN = "__hw_csn"
@@ -76,12 +76,26 @@ class Derived(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Only:
+    """Rows of a leaf that can take part: those whose columns have values that stand in a staged relation."""
+
+    staged: str
+    pairs: tuple[tuple[str, exp.Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the relations of a query come from."""
+    """Where the relations of a query come from.
+
+    ``changed`` holds changes of single leaves, by alias: of a leaf's own columns, and perhaps without rows that its
+    block's conditions leave out. ``only`` limits what is read of other views and of nodes, by alias.
+    """
 
     moments: TableMoments
     derived: Derived | None = None
     staged: Staged = field(default_factory=dict)
+    changed: Staged = field(default_factory=dict)
+    only: Mapping[str, Only] = field(default_factory=dict)
 
 
 def leaf_relation(scan: Scan, term: Term | None, sources: Sources) -> exp.Query:
@@ -119,21 +133,56 @@ def _bookkeeping(scan: Scan, count: exp.Expr, csn: exp.Expr) -> list[exp.Expr]:
 def _snapshot(scan: Scan, sources: Sources, at: Csn) -> exp.Select:
     table: exp.Expr
     if sources.derived is not None and scan.table in sources.derived:
-        table = subquery(sources.derived.state(scan.table, at), "__hw_source")
+        table = subquery(_limited(sources.derived.state(scan.table, at), sources.only.get(scan.alias)), "__hw_source")
     else:
         table = snapshot_table(sources.moments.location(scan.table), sources.moments.version(scan.table, at))
     return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
 
 
+def _limited(rows: exp.Query, only: Only | None) -> exp.Query:
+    """Spark takes a LEFT SEMI JOIN through grouping and joins down to the tables."""
+    if only is None:
+        return rows
+    items = [named(value.copy(), f"__hw_only{place}") for place, (_, value) in enumerate(only.pairs)]
+    values = exp.select(*items, copy=False).from_(exp.Table(this=quoted(only.staged)))
+    same = [
+        exp.EQ(this=column(name, "a"), expression=column(f"__hw_only{place}", "o"))
+        for place, (name, _) in enumerate(only.pairs)
+    ]
+    select = exp.select(exp.Column(this=exp.Star(), table=quoted("a")), copy=False).from_(subquery(rows, "a"))
+    return select.join(subquery(values, "o"), on=exp.and_(*same), join_type="LEFT SEMI", copy=False)
+
+
 def _changes(scan: Scan, sources: Sources, interval: Interval) -> exp.Select:
     source: exp.Expr
-    if (scan.table, interval) in sources.staged:
+    if (scan.alias, interval) in sources.changed:
+        source = exp.Table(this=quoted(sources.changed[scan.alias, interval]))
+    elif (scan.table, interval) in sources.staged:
         source = exp.Table(this=quoted(sources.staged[scan.table, interval]))
     elif sources.derived is not None and scan.table in sources.derived:
         source = subquery(sources.derived.changes(scan.table, interval), "__hw_source")
     else:
         source = subquery(changes_of(scan.table, interval, scan.columns, sources.moments), "__hw_source")
     return exp.select(*_columns(scan), *_bookkeeping(scan, column(COUNT), column(CSN)), copy=False).from_(source)
+
+
+def leaf_changes(scan: Scan, interval: Interval, conditions: Sequence[exp.Expr], sources: Sources, net: bool) -> str:
+    """The changes of a leaf by its columns, without those that its block's conditions leave out.
+
+    ``net``: changes of one csn that cancel out are left out, as those of columns that the leaf does not have.
+    """
+    rows = subquery(_changes(scan, sources, interval), "l")
+    pairs = zip(scan.columns, scan.attributes, strict=True)
+    columns = [named(column(attribute), name) for name, attribute in pairs]
+    count, csn = count_of(scan), csn_of(scan)
+    total = exp.Sum(this=count) if net else count
+    select = exp.select(*columns, named(total, COUNT), named(csn, CSN), copy=False).from_(rows)
+    for condition in conditions:
+        select = select.where(condition.copy(), copy=False)
+    if net:
+        select = select.group_by(*(column(attribute) for attribute in scan.attributes), csn.copy())
+        select = select.having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+    return to_text(select)
 
 
 def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Query:

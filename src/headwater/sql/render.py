@@ -49,15 +49,18 @@ def view_delta_sql(
     names: Sequence[str],
     sources: Sources,
     *,
-    broadcast: frozenset[LeafId] = frozenset(),
+    broadcast: frozenset[str] = frozenset(),
     pretty: bool = False,
 ) -> str:
-    """One statement that computes all the queries: the view's columns, count and csn."""
+    """One statement that computes all the queries: the view's columns, count and csn.
+
+    ``broadcast`` names leaves whose changes are few: they go to every task.
+    """
     return to_text(delta_relation(queries, names, sources, broadcast=broadcast), pretty=pretty)
 
 
 def delta_relation(
-    queries: Sequence[Query], names: Sequence[str], sources: Sources, *, broadcast: frozenset[LeafId] = frozenset()
+    queries: Sequence[Query], names: Sequence[str], sources: Sources, *, broadcast: frozenset[str] = frozenset()
 ) -> exp.Query:
     parts = [_Renderer(query, sources, broadcast).result(names) for query in queries]
     return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
@@ -75,7 +78,7 @@ def named_state(plan: Plan, names: Sequence[str], at: Csn, sources: Sources) -> 
 
 
 class _Renderer:
-    def __init__(self, query: Query, sources: Sources, broadcast: frozenset[LeafId]) -> None:
+    def __init__(self, query: Query, sources: Sources, broadcast: frozenset[str]) -> None:
         self.query = query
         self.sources = sources
         self.broadcast = broadcast
@@ -131,7 +134,7 @@ class _Renderer:
         if isinstance(plan, Scan):
             term = self._term(plan.leaf, present)
             count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
-            small = isinstance(term, BaseDelta) and plan.leaf in self.broadcast
+            small = isinstance(term, BaseDelta) and plan.alias in self.broadcast
             return _Rendered(leaf_relation(plan, term, self.sources), plan, alias, count, csn, small)
         count_name, csn_name = f"{alias}.{COUNT}", f"{alias}.{CSN}"
         relation = self._nested(plan, present, plan.attributes, count_name, csn_name)

@@ -132,21 +132,35 @@ def stored(view: str, version: int, names: Sequence[str]) -> exp.Select:
     return exp.select(column(COUNT), *(column(n) for n in names)).from_(snapshot_table(view, version))
 
 
-def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
-    """The view's bag at a csn: its stored state plus, or less, the view delta between the two moments."""
+def counted_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
+    """The view at a csn, as distinct rows with counts: what is stored plus, or less, the view delta between the two."""
     base = stored(view, version, names)
     if at == stored_at:
-        return bag(base, names)
+        return base
     interval, sign = (Interval(stored_at, at), 1) if at > stored_at else (Interval(at, stored_at), -1)
     both = exp.union(base, net_delta(delta, interval, names, sign=sign), distinct=False)
+    return _net(both, names)
+
+
+def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
+    """The view's bag at a csn."""
+    return bag(counted_at(view, version, stored_at, delta, at, names), names)
+
+
+def _net(rows: exp.Query, names: Sequence[str]) -> exp.Select:
     total = exp.Sum(this=column(COUNT))
-    net = (
+    return (
         exp.select(exp.alias_(total, COUNT, quoted=True), *(column(n) for n in names))
-        .from_(subquery(both, "q"))
+        .from_(subquery(rows, "q"))
         .group_by(*(column(n) for n in names))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
-    return bag(net, names)
+
+
+def rewritten_sql(view: str, version: int, change: str, names: Sequence[str]) -> str:
+    """A whole view with a net change added (a temporary view that ``net_delta`` gave), to be written over it."""
+    changes = exp.select(column(COUNT), *(column(n) for n in names)).from_(exp.Table(this=quoted(change)))
+    return to_text(_net(exp.union(stored(view, version, names), changes, distinct=False), names))
 
 
 def table_at(location: str, version: int, columns: Sequence[str] | None = None) -> exp.Select:
@@ -174,6 +188,16 @@ def create_table_sql(
         f"CREATE TABLE {to_text(current_table(location))} ({', '.join(to_text(d) for d in definitions)}) USING DELTA"
         f"{clustering}" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
     )
+
+
+def count_sql(location: str, version: int) -> str:
+    return to_text(exp.select(exp.Count(this=exp.Star())).from_(snapshot_table(location, version)))
+
+
+def extent_sql(location: str, columns: Sequence[str]) -> str:
+    """How many rows a table has, and the smallest and largest value of some columns."""
+    ends = [end(this=column(name)) for name in columns for end in (exp.Min, exp.Max)]
+    return to_text(exp.select(exp.Count(this=exp.Star()), *ends).from_(current_table(location)))
 
 
 def add_constraint_sql(location: str, name: str, condition: str) -> str:

@@ -13,53 +13,63 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate
-from headwater.algebra.sums import Sum, SumKind
+from headwater.algebra.plan import Attribute
+from headwater.algebra.sums import ROWS, Sum, SumKind, totals_of
 from headwater.algebra.time import Csn
 from headwater.sql.dialect import bigint, column, is_not_null, named, quoted, subquery
 from headwater.sql.relations import COUNT, CSN
 
-ROWS = "__hw_rows"
 VERSION = "__hw_version"
 NEXT = "__hw_next"
 
 
-def summed_answers(node: Aggregate, sums: Sequence[Sum], state: exp.Query, change: str, begin: Csn) -> exp.Select:
+def totals(sums: Sequence[Sum], keys: Sequence[Attribute], rows: exp.Query) -> exp.Select:
+    """The totals of every group of a bag."""
+    select = exp.select(*_columns(keys), *partial_totals(sums, None), copy=False).from_(subquery(rows, "s"))
+    return select.group_by(*_columns(keys)) if keys else select
+
+
+def summed_answers(node: Aggregate, sums: Sequence[Sum], before: exp.Query, change: str, begin: Csn) -> exp.Select:
     """The node's rows at every version of every touched key, with the version and the next.
 
-    ``state`` is the input's bag at the beginning, restricted to the touched keys; ``change`` its staged change.
+    ``before`` gives the totals of the touched keys at the beginning, ``change`` is the staged change of the input.
     """
-    keys = [column(key) for key in node.keys]
+    keys = _columns(node.keys)
+    names = list(totals_of(sums))
     moment = named(bigint(begin), CSN)
-    before = exp.select(*_copies(keys), moment, *_partial(sums, None), copy=False).from_(subquery(state, "s"))
-    changes = exp.select(*_copies(keys), column(CSN), *_partial(sums, column(COUNT)), copy=False).from_(
+    was = exp.select(*_copies(keys), moment, *_columns(names), copy=False).from_(subquery(before, "s"))
+    changes = exp.select(*_copies(keys), column(CSN), *partial_totals(sums, column(COUNT)), copy=False).from_(
         exp.Table(this=quoted(change))
     )
     changes = changes.group_by(*_copies(keys), column(CSN))
     touched = exp.select(*_copies(keys), moment.copy(), *_nothing(sums), copy=False).from_(
         exp.Table(this=quoted(change))
     )
-    if keys:
-        before, touched = before.group_by(*_copies(keys)), touched.distinct()
-    else:
-        touched = touched.limit(1)
-    parts = [name for each in sums for name in _names(each)]
-    union = exp.union(exp.union(before, changes, distinct=False), _sub_select(touched), distinct=False)
+    touched = touched.distinct() if keys else touched.limit(1)
+    union = exp.union(exp.union(was, changes, distinct=False), _sub_select(touched), distinct=False)
     at_csn = exp.select(
-        *_copies(keys), column(CSN), *(named(exp.Sum(this=column(name)), name) for name in [ROWS, *parts]), copy=False
+        *_copies(keys), column(CSN), *(named(exp.Sum(this=column(name)), name) for name in names), copy=False
     ).from_(subquery(union, "u"))
     at_csn = at_csn.group_by(*_copies(keys), column(CSN))
     running = exp.select(
         *_copies(keys),
         named(column(CSN), VERSION),
         named(_over(exp.Anonymous(this="lead", expressions=[column(CSN)]), keys), NEXT),
-        *(named(_over(exp.Sum(this=column(name)), keys), name) for name in [ROWS, *parts]),
+        *(named(_over(exp.Sum(this=column(name)), keys), name) for name in names),
         copy=False,
     ).from_(subquery(at_csn, "c"))
     values = [named(_value(each), each.output) for each in sums]
-    answer = exp.select(*_copies(keys), *values, column(VERSION), column(NEXT), copy=False).from_(
+    carried = [named(_stored(name, sums), name) for name in names] if node.carried else []
+    answer = exp.select(*_copies(keys), *values, *carried, column(VERSION), column(NEXT), copy=False).from_(
         subquery(running, "r")
     )
     return answer.where(exp.GT(this=column(ROWS), expression=exp.Literal.number(0))) if keys else answer
+
+
+def _stored(name: Attribute, sums: Sequence[Sum]) -> exp.Expr:
+    """A running total in the type in which it is stored: Spark widens the sum of a decimal."""
+    kind = next((each.total for each in sums if name == each.amount), "bigint")
+    return exp.Cast(this=column(name), to=exp.var(kind))
 
 
 def summable(value: exp.Expr) -> tuple[SumKind, exp.Expr | None] | None:
@@ -123,12 +133,7 @@ def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _names(each: Sum) -> list[str]:
-    known = f"{each.output}.n"
-    return [] if each.argument is None else [known] if each.kind is SumKind.COUNT else [known, f"{each.output}.t"]
-
-
-def _partial(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr]:
+def partial_totals(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr]:
     """The sums over a bag (``count`` None), or over changes with signed counts."""
     weight = bigint(1) if count is None else count
     found = [named(_coalesced(exp.Sum(this=weight.copy())), ROWS)]
@@ -137,12 +142,12 @@ def _partial(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr]:
             continue
         known = is_not_null(each.argument)
         counted = exp.Case(ifs=[exp.If(this=known, true=weight.copy())], default=bigint(0))
-        found.append(named(_coalesced(exp.Sum(this=counted)), f"{each.output}.n"))
+        found.append(named(_coalesced(exp.Sum(this=counted)), each.known))
         if each.kind is not SumKind.COUNT:
             value = exp.Cast(this=each.argument.copy(), to=exp.var(each.total))
             signed = value if count is None else _times(value, count, each.total)
             total = exp.Anonymous(this="coalesce", expressions=[exp.Sum(this=signed), _zero(each)])
-            found.append(named(exp.Cast(this=total, to=exp.var(each.total)), f"{each.output}.t"))
+            found.append(named(exp.Cast(this=total, to=exp.var(each.total)), each.amount))
     return found
 
 
@@ -165,9 +170,9 @@ def _nothing(sums: Sequence[Sum]) -> list[exp.Expr]:
     found = [named(bigint(0), ROWS)]
     for each in sums:
         if each.argument is not None:
-            found.append(named(bigint(0), f"{each.output}.n"))
+            found.append(named(bigint(0), each.known))
             if each.kind is not SumKind.COUNT:
-                found.append(named(_zero(each), f"{each.output}.t"))
+                found.append(named(_zero(each), each.amount))
     return found
 
 
@@ -178,7 +183,7 @@ def _zero(each: Sum) -> exp.Expr:
 def _value(each: Sum) -> exp.Expr:
     if each.argument is None:
         return column(ROWS)
-    known, total = column(f"{each.output}.n"), column(f"{each.output}.t")
+    known, total = column(each.known), column(each.amount)
     if each.kind is SumKind.COUNT:
         return known
     value: exp.Expr = total
@@ -204,6 +209,10 @@ def _over(call: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Window:
 
 def _coalesced(value: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="coalesce", expressions=[value, bigint(0)])
+
+
+def _columns(names: Sequence[Attribute]) -> list[exp.Expr]:
+    return [column(name) for name in names]
 
 
 def _copies(values: Sequence[exp.Expr]) -> list[exp.Expr]:

@@ -16,11 +16,12 @@ from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate, Match, MatchKind, Node, Nodes, Top, Window
 from headwater.algebra.plan import Attribute, Plan
+from headwater.algebra.sums import Sum, totals_of
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
-from headwater.sql.summing import NEXT, VERSION, summed_answers
+from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers, totals
 
 _LIST, _PLACE = "__hw_versions", "__hw_place"
 
@@ -71,7 +72,8 @@ def state_of(node: Node, at: Csn, sources: Sources) -> exp.Select:
     inputs = [state_relation(plan, at, sources) for plan in node.inputs]
     match node:
         case Aggregate():
-            select = exp.select(*_named(node), copy=False).from_(_rows(node, inputs[0], []))
+            totals = partial_totals(node.sums, None) if node.carried and node.sums is not None else []
+            select = exp.select(*_named(node), *totals, copy=False).from_(_rows(node, inputs[0], []))
             return select.group_by(*(column(key) for key in node.keys)) if node.keys else select
         case Match():
             return _joined(node, inputs[0], inputs[1], list(node.conditions)).select(
@@ -147,7 +149,7 @@ def _ordered(value: exp.Expr) -> exp.Ordered:
 
 def touched_keys(node: Node, begin: Csn, changes: Sequence[InputChange | None]) -> exp.Select:
     """Every touched key with its versions, each with the next one."""
-    names = _key_names(node)
+    names = _key_names(node.key(0))
     parts: list[exp.Query] = []
     for side, change in enumerate(changes):
         if change is not None:
@@ -174,10 +176,6 @@ def change_of(
 
     ``changes`` are the staged changes of its inputs (None: unchanged), ``touched`` what ``touched_keys`` gives, staged.
     """
-    if isinstance(node, Aggregate) and node.sums is not None and changes[0] is not None:
-        before = _touched_state(node, 0, node.input, touched, interval.start, sources)
-        answers = summed_answers(node, node.sums, before, changes[0].table, interval.start)
-        return _emitted(node, answers, interval.start)
     versions = [
         _versions(node, side, plan, change, touched, interval.start, sources)
         for side, (plan, change) in enumerate(zip(node.inputs, changes, strict=True))
@@ -185,8 +183,28 @@ def change_of(
     return _emitted(node, _answers(node, versions, touched, interval.start, sources), interval.start)
 
 
-def _key_names(node: Node) -> list[str]:
-    return [f"__hw_key{index}" for index in range(len(node.key(0)))]
+def summed_change(
+    node: Aggregate,
+    sums: Sequence[Sum],
+    interval: Interval,
+    change: InputChange,
+    sources: Sources,
+    carried: exp.Query | None,
+) -> exp.Query:
+    """The timed change of an aggregate that adds up; ``carried`` gives its totals at the beginning, where kept."""
+    names = _key_names(node.key(0))
+    keys = [named(column(key), name) for key, name in zip(node.keys, names, strict=True)]
+    touched = exp.select(*(keys or [exp.null()]), copy=False).from_(exp.Table(this=quoted(change.table)))
+    if carried is not None:
+        before = _of_keys(carried, [*node.keys, *totals_of(sums)], node.keys, subquery(touched, "k"))
+    else:
+        rows = state_relation(node.input, interval.start, sources)
+        before = totals(sums, node.keys, _of_keys(rows, node.input.attributes, node.keys, subquery(touched, "k")))
+    return _emitted(node, summed_answers(node, sums, before, change.table, interval.start), interval.start)
+
+
+def _key_names(keys: Sequence[Attribute]) -> list[str]:
+    return [f"__hw_key{index}" for index in range(len(keys))]
 
 
 def _versions(
@@ -199,7 +217,7 @@ def _versions(
     sources: Sources,
 ) -> exp.Query:
     """The rows of an input with touched keys, as a bag for each version of their key."""
-    keys, names = node.key(side), _key_names(node)
+    keys, names = node.key(side), _key_names(node.key(0))
     attributes = plan.attributes
     before = _touched_state(node, side, plan, touched, begin, sources)
     version = [column(VERSION), column(NEXT)]
@@ -226,15 +244,16 @@ def _versions(
 
 def _touched_state(node: Node, side: int, plan: Plan, touched: str, begin: Csn, sources: Sources) -> exp.Query:
     """The rows of an input with touched keys, as they were at the beginning."""
-    before: exp.Query = state_relation(plan, begin, sources)
-    keys = node.key(side)
+    rows = state_relation(plan, begin, sources)
+    return _of_keys(rows, plan.attributes, node.key(side), _table(touched, "k"))
+
+
+def _of_keys(rows: exp.Query, names: Sequence[str], keys: Sequence[Attribute], touched: exp.Expr) -> exp.Query:
+    """The rows whose keys are among the touched ones; all rows are of the one key where there is no other."""
     if not keys:
-        return before
-    return (
-        exp.select(*(_columns(plan.attributes)), copy=False)
-        .from_(subquery(before, "s"))
-        .join(_table(touched, "k"), on=_same(keys, _key_names(node)), join_type="LEFT SEMI", copy=False)
-    )
+        return rows
+    select = exp.select(*_columns(names), copy=False).from_(subquery(rows, "s"))
+    return select.join(touched, on=_same(keys, _key_names(keys)), join_type="LEFT SEMI", copy=False)
 
 
 def _with_versions(

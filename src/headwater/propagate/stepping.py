@@ -1,0 +1,277 @@
+"""A small change meets large tables, one at a time.
+
+Spark knows the size of a change, but takes the join of a change with a table to be as large as the product of both, and
+shuffles every further table to meet it. So before each large table what there is so far is computed and kept: a
+few rows, which go to every task of the scan. If there are none, the table is not read at all; if they are many, the
+rest is left to Spark in one statement. Small tables in between cost nothing and are joined along.
+
+The first step is the change itself, without rows that the block's own conditions leave out and without what cancels
+out: an update of columns that the view does not use is no change. Joins without a large table stay one statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from headwater.algebra.apart import Product, apart, attributes_in, in_order
+from headwater.algebra.nodes import Aggregate, Nodes, all_scans
+from headwater.algebra.plan import Plan, Scan, scans
+from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
+from headwater.algebra.time import Interval
+from headwater.context import Context, Sizes
+from headwater.definition import CatalogMoments, Definition
+from headwater.engine.spark import StagedRows
+from headwater.engine.statistics import COUNTABLE, Extent
+from headwater.propagate.join_order import InputSize, equalities, join_order
+from headwater.sql.relations import Only, Sources, leaf_changes
+from headwater.sql.render import view_delta_sql
+
+# Values that are equal exactly if they are the same, so that a row taken away cancels one given.
+_PLAIN = re.compile(r"tinyint|smallint|int|bigint|decimal\(.*\)|string|boolean|date|timestamp|timestamp_ntz|binary")
+
+
+class CountedLog(Protocol):
+    def known_rows(self, name: str, interval: Interval) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Queries that are ready to run as one statement, and what they read."""
+
+    queries: tuple[Query, ...]
+    sources: Sources
+    broadcast: frozenset[str]
+
+
+def few(rows: int | None, sizes: Sizes) -> bool:
+    """Whether a change is known to be small enough for every task."""
+    return rows is not None and rows <= sizes.broadcast
+
+
+def small_changes(queries: Sequence[Query], log: CountedLog, sizes: Sizes) -> frozenset[str]:
+    """The aliases of leaves whose changes are known to be few in every query."""
+    known: dict[str, bool] = {}
+    for query in queries:
+        for scan in scans(query.plan):
+            term = query.terms[scan.leaf]
+            if isinstance(term, BaseDelta):
+                small = few(log.known_rows(scan.table, term.interval), sizes)
+                known[scan.alias] = known.get(scan.alias, True) and small
+    return frozenset(alias for alias, small in known.items() if small)
+
+
+class Stepping:
+    """Prepares the queries of one view's blocks; what it keeps is let go with ``stack``."""
+
+    def __init__(
+        self, context: Context, definition: Definition, moments: CatalogMoments, log: CountedLog, stack: ExitStack
+    ) -> None:
+        self._context = context
+        self.sizes = context.sizes
+        self._definition = definition
+        self._moments = moments
+        self._log = log
+        self._stack = stack
+        self._steps = 0
+
+    def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
+        plain = Prepared(tuple(queries), sources, small_changes(queries, self._log, self.sizes))
+        if not queries or any(query.rule is not CsnRule.LATEST or len(query.marked) != 1 for query in queries):
+            return plain
+        product = Product.of(queries[0].plan)
+        if len(product.inputs) < 2 or not any(self.is_large(self.size(each)) for each in product.inputs):
+            return plain
+        run = _Run(self, product, sources)
+        return run.prepared(queries)
+
+    # ------------------------------------------------------------------ sizes
+
+    def extent(self, scan: Scan) -> Extent:
+        uses = self._definition.tables
+        if scan.table in uses:
+            kinds = dict(uses[scan.table].columns)
+            columns = [name for name in scan.columns if kinds[name] in COUNTABLE]
+            return self._context.statistics.extent(self._moments.location(scan.table), columns)
+        if scan.table in self._definition.views:
+            return self._context.statistics.extent(self._context.catalog.view(scan.table).location, [])
+        below = [self.extent(each) for each in _leaves_of(scan, self._definition.nodes)]
+        return Extent(max((each.rows for each in below), default=1), {})
+
+    def size(self, plan: Plan) -> InputSize:
+        if not isinstance(plan, Scan):
+            return InputSize(sum(self.extent(scan).rows for scan in scans(plan)))
+        extent = self.extent(plan)
+        pairs = zip(plan.columns, plan.attributes, strict=True)
+        values = {attribute: extent.values[name] for name, attribute in pairs if name in extent.values}
+        node = self._definition.nodes.get(plan.table)
+        if isinstance(node, Aggregate):
+            values |= dict.fromkeys(node.keys, extent.rows)
+        return InputSize(extent.rows, values)
+
+    def is_large(self, size: InputSize) -> bool:
+        return size.rows >= self.sizes.large_table
+
+    # ------------------------------------------------------------------ parts of a run
+
+    def is_derived(self, scan: Scan) -> bool:
+        return scan.table in self._definition.nodes or scan.table in self._definition.views
+
+    def is_node(self, scan: Scan) -> bool:
+        return scan.table in self._definition.nodes
+
+    def node_rows(self, scan: Scan, interval: Interval) -> int | None:
+        return self._log.known_rows(scan.table, interval)
+
+    def is_plain(self, scan: Scan) -> bool:
+        uses = {**self._definition.tables, **self._definition.views}
+        kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
+        return all(_PLAIN.fullmatch(kinds.get(name, "")) for name in scan.columns)
+
+    def stage(self, texts: Mapping[str, str]) -> dict[str, StagedRows]:
+        return self._stack.enter_context(self._context.engine.staged_together(texts))
+
+    def next_name(self) -> str:
+        self._steps += 1
+        return f"step#{self._steps}"
+
+
+class _Run:
+    """The queries of one block. All have the same inputs, each with another one changed."""
+
+    def __init__(self, stepping: Stepping, product: Product, sources: Sources) -> None:
+        self._stepping = stepping
+        self._sources = sources
+        self._sizes = stepping.sizes
+        self._inputs = {_key(each): stepping.size(each) for each in product.inputs}
+        self._rows: dict[str, int | None] = {}
+
+    def prepared(self, queries: Sequence[Query]) -> Prepared:
+        queries = self._with_leaf_changes(queries)
+        stepped = [self._stepped(query) for query in queries]
+        left = tuple(query for query in stepped if query is not None)
+        small = frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
+        return Prepared(left, self._sources, small)
+
+    def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
+        """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
+        texts: dict[str, str] = {}
+        keys: dict[str, tuple[str, Interval]] = {}
+        for query in queries:
+            conditions = Product.of(query.plan).conditions
+            for scan in scans(query.plan):
+                term = query.terms[scan.leaf]
+                if not isinstance(term, BaseDelta | Patched):
+                    continue
+                if self._stepping.is_node(scan):
+                    self._rows[scan.alias] = self._stepping.node_rows(scan, term.interval)
+                    continue
+                own = [each for each in conditions if attributes_in([each]) <= set(scan.attributes)]
+                name = f"{scan.alias} {term.interval}"
+                keys[name] = (scan.alias, term.interval)
+                texts[name] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
+        found = self._stepping.stage(texts) if texts else {}
+        changed = {keys[name]: rows.name for name, rows in found.items()}
+        self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
+        empty = {keys[name] for name, rows in found.items() if not rows.rows}
+        for name, rows in found.items():
+            alias = keys[name][0]
+            self._rows[alias] = max(rows.rows, self._rows.get(alias) or 0)
+        return [kept for query in queries if (kept := _without(query, empty)) is not None]
+
+    def _stepped(self, query: Query) -> Query | None:
+        product = Product.of(query.plan)
+        (leaf,) = query.marked
+        scan = next(each for each in scans(query.plan) if each.leaf == leaf)
+        interval = _interval(query.terms[leaf])
+        sizes = [self._inputs[_key(each)] for each in product.inputs]
+        inputs = [each.attributes for each in product.inputs]
+        order = join_order(inputs, product.conditions, sizes, product.input_with(leaf))
+        query = in_order(query, order)
+        large = [self._stepping.is_large(sizes[index]) for index in order]
+        rows = self._rows.get(scan.alias)
+        while few(rows, self._sizes):
+            ahead = [place for place in range(1, len(large)) if large[place]]
+            if not ahead or (ahead == [1]):
+                break
+            first = ahead[0] if ahead[0] > 1 else 2
+            query, rows = self._step(query, first, interval)
+            large = [False, *large[first:]]
+            if rows == 0:
+                return None
+        self._limit(query)
+        return query
+
+    def _step(self, query: Query, first: int, interval: Interval) -> tuple[Query, int]:
+        name = self._stepping.next_name()
+        inner, rest = apart(query, first, name, interval)
+        self._limit(inner)
+        small = frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
+        text = view_delta_sql([inner], inner.plan.attributes, self._sources, broadcast=small)
+        found = self._stepping.stage({name: text})[name]
+        self._rows[name] = found.rows
+        self._sources = replace(self._sources, changed={**self._sources.changed, (name, interval): found.name})
+        return rest, found.rows
+
+    def _limit(self, query: Query) -> None:
+        """Of a node or another view, only rows that the kept change meets need to be had."""
+        product = Product.of(query.plan)
+        start = product.inputs[0]
+        if not isinstance(start, Scan) or not few(self._rows.get(start.alias), self._sizes):
+            return
+        kept = self._sources.changed.get((start.alias, _interval(query.terms[start.leaf])))
+        if kept is None:
+            return
+        names = dict(zip(start.attributes, start.columns, strict=True))
+        for each in product.inputs[1:]:
+            if isinstance(each, Scan) and self._stepping.is_derived(each):
+                own = dict(zip(each.attributes, each.columns, strict=True))
+                found = equalities(product.conditions, start.attributes, each.attributes)
+                pairs = tuple((own[attribute], _renamed(value, names)) for value, attribute in found)
+                if pairs:
+                    self._sources = replace(self._sources, only={**self._sources.only, each.alias: Only(kept, pairs)})
+
+
+def _key(plan: Plan) -> tuple[str, ...]:
+    return tuple(scan.alias for scan in scans(plan))
+
+
+def _interval(term: Term) -> Interval:
+    if not isinstance(term, BaseDelta):
+        raise ValueError(f"{term} is no change")
+    return term.interval
+
+
+def _without(query: Query, empty: set[tuple[str, Interval]]) -> Query | None:
+    """The query without changes that are none; None if it is all about one."""
+    terms = list(query.terms)
+    for scan in scans(query.plan):
+        match terms[scan.leaf]:
+            case BaseDelta(interval=interval) if (scan.alias, interval) in empty:
+                return None
+            case Patched(interval=interval) if (scan.alias, interval) in empty:
+                terms[scan.leaf] = Snapshot(interval.start)
+            case _:
+                pass
+    return replace(query, terms=tuple(terms))
+
+
+def _renamed(value: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+    """An expression over a scan's attributes as one over its columns."""
+
+    def rename(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column):
+            return exp.column(exp.to_identifier(names[part.name], quoted=True))
+        return part
+
+    renamed: exp.Expr = value.copy().transform(rename)
+    return renamed
+
+
+def _leaves_of(scan: Scan, nodes: Nodes) -> list[Scan]:
+    return [each for plan in nodes[scan.table].inputs for each in all_scans(plan, nodes)]
