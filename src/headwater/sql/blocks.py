@@ -8,7 +8,7 @@ known only at the end: then scans and nodes are made with those and no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -25,6 +25,13 @@ class OuterRef(exp.Expression):
     """A column of the query around a subquery."""
 
     arg_types = {"this": True}  # noqa: RUF012 (sqlglot's own convention)
+
+
+def replace_outer(value: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of an expression with every outer column replaced by what ``change`` makes of it."""
+    held = exp.Paren(this=value.copy())
+    replaced: exp.Expr = held.transform(lambda part: change(part.this) if isinstance(part, OuterRef) else part).this
+    return replaced
 
 
 @dataclass(slots=True)
@@ -51,6 +58,16 @@ class Block:
         floating = [each for each in self.conditions if each.find(OuterRef)]
         self.conditions = [each for each in self.conditions if not each.find(OuterRef)]
         return floating
+
+    def take_in(self, inner: Block) -> None:
+        """Join another block: what it is made of becomes part of this one; its columns are left to the caller."""
+        self.inputs.extend(inner.inputs)
+        self.conditions.extend(inner.conditions)
+
+    def read_through(self, attributes: Iterable[Attribute]) -> None:
+        """The same columns, as the attributes that stand for them in a node that was put on the block."""
+        pairs = zip(self.columns, attributes, strict=True)
+        self.columns = [(title, column(attribute)) for (title, _), attribute in pairs]
 
     def offered(self) -> set[Attribute]:
         return {name for each in self.inputs for name in each.offered()}

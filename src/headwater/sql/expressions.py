@@ -182,6 +182,11 @@ def is_generator(node: exp.Expr | None) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in constructs.GENERATOR_FUNCTIONS
 
 
+def is_ordinal(node: exp.Expr) -> bool:
+    """The 1 of GROUP BY 1 and ORDER BY 1."""
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+
+
 def is_aggregate_call(node: exp.Expr | None) -> bool:
     """``any(b)`` has a node of its own; LIKE ANY (...) is another thing."""
     if isinstance(node, exp.Any):

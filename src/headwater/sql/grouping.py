@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.sql.blocks import AggregateOn, Block, GeneratorOn, OuterRef, columns_in
+from headwater.sql.blocks import AggregateOn, Block, GeneratorOn, OuterRef, columns_in, replace_outer
 from headwater.sql.dialect import VerbatimSpark, column, to_text
-from headwater.sql.expressions import is_aggregate_call, is_window_function
+from headwater.sql.expressions import is_aggregate_call, is_ordinal, is_window_function
 
 if TYPE_CHECKING:
     from headwater.sql.expressions import Expressions
@@ -52,7 +52,7 @@ def read_group_by(
     keys: list[exp.Expr] = []
 
     def place(node: exp.Expr) -> int:
-        value = _unwrapped(items[int(node.name) - 1][1].copy() if _is_ordinal(node) else read(node))
+        value = _unwrapped(items[int(node.name) - 1][1].copy() if is_ordinal(node) else read(node))
         if value not in keys:
             keys.append(value)
         return keys.index(value)
@@ -104,10 +104,6 @@ def _members(node: exp.Expr) -> list[exp.Expr]:
     return [node.this] if isinstance(node, exp.Paren) else [node]
 
 
-def _is_ordinal(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
-
-
 def _unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
@@ -140,7 +136,7 @@ class Grouping:
         """A condition that ties the rows to the query outside, as one that ties the groups: its own side is a key."""
         sides = correlated_sides(condition)
         if sides is None:
-            found = to_text(_plain(condition))
+            found = to_text(replace_outer(condition, lambda each: each))
             raise self.expressions.refuse("CORRELATION", f"{found} below an aggregate", condition)
         return _tied_by_key(self.node, condition, sides)
 
@@ -228,7 +224,7 @@ def distinct(name: str, block: Block) -> None:
         else:
             block.conditions.append(_tied_by_key(node, condition, sides))
     block.inputs = [node]
-    block.columns = [(title, column(key)) for (title, _), (key, _) in zip(block.columns, keys, strict=True)]
+    block.read_through(key for key, _ in keys)
 
 
 def correlated_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
@@ -249,14 +245,7 @@ def _tied_by_key(node: AggregateOn, condition: exp.Expr, sides: tuple[exp.Expr, 
 
 
 def _without_outer(value: exp.Expr) -> exp.Expr:
-    held = exp.Paren(this=value.copy())
-    return held.transform(lambda part: exp.null() if isinstance(part, OuterRef) else part)
-
-
-def _plain(value: exp.Expr) -> exp.Expr:
-    held = exp.Paren(this=value.copy())
-    plain: exp.Expr = held.transform(lambda part: part.this if isinstance(part, OuterRef) else part).this
-    return plain
+    return replace_outer(value, lambda _: exp.null())
 
 
 def _numbers(count: int) -> exp.Expr:

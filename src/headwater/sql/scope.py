@@ -8,7 +8,7 @@ same select list serves only where no column has that name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -16,11 +16,16 @@ from sqlglot import exp
 
 @dataclass(slots=True)
 class Relation:
-    """A named thing in FROM; ``value(name)`` is the expression over leaf attributes that a column stands for."""
+    """A named thing in FROM; ``value(index)`` is the expression over leaf attributes that a column stands for."""
 
     alias: str | None
     columns: tuple[str | None, ...]
     value: Callable[[int], exp.Expr]
+
+    @classmethod
+    def of(cls, alias: str | None, columns: Iterable[str | None], values: Sequence[exp.Expr]) -> Relation:
+        """Columns that stand for given expressions."""
+        return cls(alias, tuple(columns), lambda index: values[index].copy())
 
     def find(self, name: str) -> exp.Expr | None:
         for index, column in enumerate(self.columns):

@@ -12,17 +12,16 @@ GROUP BY their inner side becomes a key), and from there into the join:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
 from headwater.algebra.nodes import MatchKind
-from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, columns_in
+from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, columns_in, replace_outer
+from headwater.sql.context import Lowering
 from headwater.sql.dialect import call, column, is_not_null, to_text
-from headwater.sql.expressions import Ctes, Expressions, Hole, Pending
+from headwater.sql.expressions import Hole, Pending
 from headwater.sql.grouping import correlated_sides, distinct
-from headwater.sql.scope import Scope
 
 # An expression made of these is NULL as soon as one of its parts is.
 _STRICT = (
@@ -45,15 +44,21 @@ Above = Callable[[exp.Expr], exp.Expr]
 """From an expression over the tables of a SELECT to one over its block: the identity, or through GROUP BY."""
 
 
-class Lowering(Protocol):
-    expressions: Expressions
+def same(value: exp.Expr) -> exp.Expr:
+    return value
 
-    def query(self, node: exp.Expr, ctes: Ctes, parent: Scope | None = None) -> Block: ...
-    def fresh_node(self, kind: str) -> str: ...
+
+def add_conditions(lowering: Lowering, conditions: Iterable[exp.Expr], block: Block, above: Above) -> None:
+    """The conjuncts of WHERE or HAVING, read but for their subqueries.
+
+    A subquery puts the block under a node: the conditions that join its tables must be in it by then.
+    """
+    for condition in sorted(conditions, key=lambda each: each.find(Hole) is not None):
+        add_condition(lowering, condition, block, above)
 
 
 def add_condition(lowering: Lowering, condition: exp.Expr, block: Block, above: Above) -> None:
-    """A conjunct of WHERE or HAVING, read but for its subqueries."""
+    """A conjunct of WHERE, HAVING or ON, read but for its subqueries."""
     positive, inner = True, condition
     while isinstance(inner, exp.Not | exp.Paren):
         positive ^= isinstance(inner, exp.Not)
@@ -103,19 +108,12 @@ def _inner(lowering: Lowering, pending: Pending) -> Block:
     return lowering.query(query, pending.ctes, pending.scope)
 
 
-def outside(value: exp.Expr, above: Above) -> exp.Expr:
-    """An expression of a subquery as it reads in the query around it."""
-    held = exp.Paren(this=value.copy())
-    moved: exp.Expr = held.transform(lambda part: above(part.this) if isinstance(part, OuterRef) else part).this
-    return moved
-
-
 def add_match(
     lowering: Lowering, kind: MatchKind, block: Block, right: Block, conditions: Sequence[exp.Expr]
 ) -> MatchOn:
     """Put a join on a block; equalities between its sides are its keys."""
     left = block.close()
-    match = MatchOn(lowering.fresh_node("join"), left, right, kind, list(conditions))
+    match = MatchOn(lowering.names.node("join"), left, right, kind, list(conditions))
     block.inputs = [match]
     find_keys(match)
     return match
@@ -136,7 +134,7 @@ def find_keys(match: MatchOn) -> None:
 def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, positive: bool) -> None:
     """[NOT] EXISTS and [NOT] IN as a condition of their own."""
     inner = _inner(lowering, pending)
-    ties = [outside(each, above) for each in inner.split()]
+    ties = [replace_outer(each, above) for each in inner.split()]
     _refuse_outer_columns(lowering, inner, pending)
     equal: list[exp.Expr] = []
     if pending.operand is not None:
@@ -171,7 +169,7 @@ def _counts(lowering: Lowering, inner: Block) -> AggregateOn:
 
     Its inputs stand here once more: scans and nodes are values, so a block may stand in two places.
     """
-    node = AggregateOn(lowering.fresh_node("group"), Block(list(inner.inputs), list(inner.conditions)))
+    node = AggregateOn(lowering.names.node("group"), Block(list(inner.inputs), list(inner.conditions)))
     known = call("count", inner.columns[0][1].copy())
     node.values = [(f"{node.name}.v0", call("count", exp.Star())), (f"{node.name}.v1", known)]
     return node
@@ -179,7 +177,7 @@ def _counts(lowering: Lowering, inner: Block) -> AggregateOn:
 
 def attach_row(lowering: Lowering, inner: Block, block: Block, above: Above, *, drops_null: bool) -> list[exp.Expr]:
     """Join a subquery of at most one row for every row of the block; what its columns stand for in the block."""
-    ties = [outside(each, above) for each in inner.split()]
+    ties = [replace_outer(each, above) for each in inner.split()]
     for _, value in inner.columns:
         if value.find(OuterRef):
             raise lowering.expressions.refuse("CORRELATION", "an outer column in a subquery's select list", value)
@@ -187,15 +185,14 @@ def attach_row(lowering: Lowering, inner: Block, block: Block, above: Above, *, 
     if not ties:
         if not _is_global(inner):
             values = _at_most_one(lowering, inner)
-        block.inputs.extend(inner.inputs)
-        block.conditions.extend(inner.conditions)
+        block.take_in(inner)
         return [value.copy() for value in values]
     if inner.when_empty is None and not _is_keyed_by(inner, ties):
         raise lowering.expressions.refuse("CORRELATION", "a correlated subquery without an aggregate", None)
     empty = inner.when_empty or [exp.null() for _ in values]
     if drops_null and all(isinstance(each, exp.Null) for each in empty):
-        block.inputs.extend(inner.inputs)
-        block.conditions.extend([*inner.conditions, *ties])
+        block.take_in(inner)
+        block.conditions.extend(ties)
         return [value.copy() for value in values]
     match = add_match(lowering, MatchKind.LEFT, block, inner, ties)
     bound: list[exp.Expr] = [match.bind(1, value.copy()) for value in values]
@@ -226,7 +223,7 @@ def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:
     """Aggregate a subquery that may have no row (then it is NULL) or by mistake several (then Spark fails, and so do
     we)."""
     values = [value for _, value in inner.columns]
-    node = AggregateOn(lowering.fresh_node("group"), inner.close())
+    node = AggregateOn(lowering.names.node("group"), inner.close())
     rows = f"{node.name}.v{len(values)}"
     node.values = [(f"{node.name}.v{i}", call("any_value", value)) for i, value in enumerate(values)]
     node.values.append((rows, call("count", exp.Star())))
@@ -243,7 +240,7 @@ def _exists_value(lowering: Lowering, pending: Pending, block: Block, above: Abo
     inner = _inner(lowering, pending)
     if not any(each.find(OuterRef) for each in inner.conditions):
         _refuse_outer_columns(lowering, inner, pending)
-        node = AggregateOn(lowering.fresh_node("group"), Block(inner.inputs, inner.conditions))
+        node = AggregateOn(lowering.names.node("group"), Block(inner.inputs, inner.conditions))
         node.values = [(f"{node.name}.v0", call("count", exp.Star()))]
         block.inputs.append(node)
         return exp.GT(this=column(f"{node.name}.v0"), expression=exp.Literal.number(0))
@@ -289,10 +286,10 @@ def _marked(
     sides = [correlated_sides(each) for each in ties]
     if any(each is None for each in sides):
         raise lowering.expressions.refuse("CORRELATION", "EXISTS with another tie than equality", pending.node)
-    own = [(each[0], outside(each[1], above), type(tie)) for each, tie in zip(sides, ties, strict=True) if each]
+    own = [(each[0], replace_outer(each[1], above), type(tie)) for each, tie in zip(sides, ties, strict=True) if each]
     own += [(value, operand, exp.EQ) for (_, value), operand in zip(inner.columns, operands, strict=False)]
     keys = Block(inner.inputs, inner.conditions, [(None, value.copy()) for value, _, _ in own])
-    distinct(lowering.fresh_node("group"), keys)
+    distinct(lowering.names.node("group"), keys)
     conditions = [
         kind(this=key.copy(), expression=theirs) for (_, key), (_, theirs, kind) in zip(keys.columns, own, strict=True)
     ]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from headwater.sql.blocks import Block, OuterRef, WindowOn
+from headwater.sql.context import Lowering
 from headwater.sql.dialect import column, to_text
-
-if TYPE_CHECKING:
-    from headwater.sql.subqueries import Lowering
 
 
 def name_windows(node: exp.Select) -> exp.Select:
@@ -46,7 +43,7 @@ def add_windows(lowering: Lowering, values: Sequence[exp.Expr], block: Block) ->
     for window in found:
         by_partition.setdefault(_partition(window), []).append(window)
     for windows in by_partition.values():
-        name = lowering.fresh_node("window")
+        name = lowering.names.node("window")
         keys = [(f"{name}.k{i}", key.copy()) for i, key in enumerate(windows[0].args.get("partition_by") or [])]
         node = WindowOn(name, block.close(), keys)
         for window in windows:
