@@ -235,3 +235,14 @@ def test_parentheses_do_not_hide_a_key() -> None:
         lowered = lower(text, TABLES, functions=None)
         (match,) = [node for node in lowered.nodes.values() if isinstance(node, Match)]
         assert len(match.keys) == 1
+
+
+def test_distinct_in_a_correlated_subquery() -> None:
+    """The keys by which it is tied were taken for columns of the subquery."""
+    found = lower("SELECT k FROM r WHERE EXISTS (SELECT DISTINCT w FROM s WHERE s.k = r.k)", TABLES, functions=None)
+    (match,) = [node for node in found.nodes.values() if isinstance(node, Match)]
+    assert len(match.keys) == 1
+    lower("SELECT k FROM r WHERE EXISTS (SELECT DISTINCT w FROM s WHERE s.k < r.k)", TABLES, functions=None)
+    with pytest.raises(UnsupportedSql) as refusal:
+        lower("SELECT x.w FROM r, LATERAL (SELECT DISTINCT w FROM s WHERE s.k < r.k) x", TABLES, functions=None)
+    assert refusal.value.code == "CORRELATION"

@@ -209,15 +209,20 @@ class Grouping:
         return [value.copy().transform(replace) for _, value in columns]
 
 
-def distinct(name: str, block: Block) -> None:
-    """SELECT DISTINCT of what a block selects: an aggregate of keys alone."""
+def distinct(name: str, block: Block) -> exp.Expr | None:
+    """SELECT DISTINCT of what a block selects: an aggregate of keys alone.
+
+    Gives a condition that ties the block to the query around it by something else than an equality, if there is one:
+    then a row stands once for each of the values that it compares.
+    """
     inner = block.close()
     floating = inner.split()
     keys = [(f"{name}.k{index}", value) for index, (_, value) in enumerate(block.columns)]
-    node = AggregateOn(name, inner, keys)
+    node, untied = AggregateOn(name, inner, list(keys)), None
     for condition in floating:
         sides = correlated_sides(condition)
         if sides is None:
+            untied = condition
             for attribute in sorted(columns_in([_without_outer(condition)])):
                 node.keys.append((attribute, column(attribute)))
             block.conditions.append(condition)
@@ -225,6 +230,7 @@ def distinct(name: str, block: Block) -> None:
             block.conditions.append(_tied_by_key(node, condition, sides))
     block.inputs = [node]
     block.read_through(key for key, _ in keys)
+    return untied
 
 
 def correlated_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:

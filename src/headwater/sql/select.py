@@ -111,9 +111,18 @@ class _Select:
         if self.node.args.get("distinct"):
             if self.node.args["distinct"].args.get("on"):
                 raise self.lowering.expressions.refuse("OTHER", "DISTINCT ON", self.node)
-            distinct(self.lowering.names.node("group"), self.block)
+            if distinct(self.lowering.names.node("group"), self.block) is not None and not self._only_asked_for_any():
+                found = "DISTINCT in a subquery that is tied by something else than an equality"
+                raise self.lowering.expressions.refuse("CORRELATION", found, self.node)
         if self.node.args.get("limit") or self.node.args.get("offset") or order:
             add_top(self.lowering, self.node, self.block, order, values)
+
+    def _only_asked_for_any(self) -> bool:
+        """Whether the query is a subquery of EXISTS or IN, to which a row that comes twice is as good as one."""
+        around = self.node.parent
+        while isinstance(around, exp.Paren | exp.Subquery) and not around.alias:
+            around = around.parent
+        return isinstance(around, exp.Exists | exp.In)
 
     def _group(self, items: Sequence[Item], aliases: Mapping[str, exp.Expr], having: Sequence[exp.Expr]) -> Above:
         """GROUP BY and HAVING; how expressions over the tables read above them."""
