@@ -9,6 +9,7 @@ lives and removes it.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -23,7 +24,7 @@ from headwater.algebra.time import Csn
 from headwater.apply.driver import create_delta_table, create_view_table, full_text, view_delta_places
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import Columns, LeafRecord, Method, StepRecord, ViewRecord
+from headwater.catalog.records import Columns, LeafRecord, Method, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, TableUse, ViewRelations
 from headwater.durable import DurablePoint
@@ -389,9 +390,11 @@ def _make(
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )
+        began = time.monotonic()
         with context.engine.under(draft.definition.settings):
             frame = context.engine.compute(text)
             written = context.engine.append(frame, location, tag, f"computing {statement.name}")
+        seconds = time.monotonic() - began
         if written is None:
             raise InternalError(f"The first commit of {statement.name} is not in its table.")
         context.reached(DurablePoint.CREATE_STORED)
@@ -415,7 +418,20 @@ def _make(
             last_reason=draft.definition.recomputed or "CREATED",
         )
         gone = (replacing.view_id, _remains(context, replacing)) if replacing is not None else None
-        dropping = context.catalog.insert_view(leases, view, draft.leaves, step_id=step.step_id, replacing=gone)
+        story = RefreshRecord(
+            view_id=view_id,
+            view_name=statement.name,
+            from_csn=draft.csn,
+            csn=draft.csn,
+            mode="full",
+            reason=view.last_reason,
+            rows=written.rows,
+            seconds=seconds,
+            finished_at=context.clock(),
+        )
+        dropping = context.catalog.insert_view(
+            leases, view, draft.leaves, step_id=step.step_id, replacing=gone, refresh=story
+        )
     except BaseException:
         _discard(context, lease, step)
         raise

@@ -2,8 +2,10 @@
 
 ``OPTIONS (refresh = ...)`` is the policy:
 
-- ``auto`` (the default): incremental wherever the text allows; a text that can't be kept incrementally is recomputed,
-  which CREATE, explain and every refresh say with its reason code.
+- without it: incremental wherever the text allows; a text that can't be kept incrementally is recomputed, which
+  CREATE, explain and every refresh say with its reason code.
+- ``auto``: the same, and where recomputing is expected to take less time than the changes (``headwater.choice``), it
+  is done instead. The view can then no longer be brought to a moment before; a view that others read is kept.
 - ``incremental``: CREATE refuses a text that can't be kept incrementally.
 - ``strict``: as incremental, and a refresh fails rather than recompute, whatever happened to the tables.
 - ``full``: every refresh recomputes.
@@ -19,14 +21,18 @@ from headwater.algebra.time import Csn, Interval
 from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
 from headwater.capture.driver import capture
 from headwater.catalog.records import ViewRecord
+from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
 from headwater.context import Context
 from headwater.definition import Definition, base_tables_of
 from headwater.errors import InvalidInput, WouldRecompute
 from headwater.propagate.driver import propagate, require_captured
 from headwater.values import RefreshReport
 
+_SAMPLES = 20  # refreshes of the past that a choice looks at
+
 
 class Policy(Enum):
+    DEFAULT = "default"
     AUTO = "auto"
     INCREMENTAL = "incremental"
     STRICT = "strict"
@@ -34,7 +40,7 @@ class Policy(Enum):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Policy:
-        wanted = options.get("refresh", cls.AUTO.value).lower()
+        wanted = options.get("refresh", cls.DEFAULT.value).lower()
         try:
             return cls(wanted)
         except ValueError:
@@ -45,7 +51,7 @@ class Policy(Enum):
     @property
     def may_recompute(self) -> bool:
         """Whether a text that can't be kept incrementally is accepted."""
-        return self in (Policy.AUTO, Policy.FULL)
+        return self in (Policy.DEFAULT, Policy.AUTO, Policy.FULL)
 
 
 def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
@@ -58,16 +64,65 @@ def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
         require_captured(context, definition)
     bring_below(context, definition, target)
     view = context.catalog.view(name)
+    choice: Choice | None = None
     if view.problem is not None:
         applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), started)
     elif definition.recomputed is not None:
         applied = _from_scratch(context, view, definition, target, to, started)
     else:
-        if target >= view.kept_from and target > high_water_mark(context, view):
-            propagate(context, name, target)
-        applied = apply(context, name, target, started=started, never_back=to is None)
+        choice = _choice(context, view, definition, target)
+        alternatives = choice.as_json() if choice is not None else None
+        if choice is not None and choice.way == FULL:
+            require_captured(context, definition)
+            applied = recompute(context, name, target, "FULL_IS_CHEAPER", started=started, alternatives=alternatives)
+        else:
+            if target >= view.kept_from and target > high_water_mark(context, view):
+                propagate(context, name, target)
+            never_back = to is None
+            applied = apply(context, name, target, started=started, never_back=never_back, alternatives=alternatives)
     seconds = time.monotonic() - started
-    return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds)
+    costs = dict(choice.seconds) if choice is not None else None
+    return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds, costs)
+
+
+def _choice(context: Context, view: ViewRecord, definition: Definition, target: Csn) -> Choice | None:
+    """What each way would take, for a view that leaves it to us and has changes to take in."""
+    start = high_water_mark(context, view)
+    if Policy.of(view.options) is not Policy.AUTO or target <= max(start, view.csn) or view.method != "frontier":
+        return None
+    if context.catalog.users_of(view.name):
+        return None
+    changed, csns = {}, set()
+    for table in definition.tables:
+        units = context.catalog.units(table, start, target)
+        csns |= {unit.csn for unit in units}
+        known = [unit.rows for unit in units if unit.rows is not None]
+        if units:
+            # A commit that does not tell is taken for one like the others.
+            changed[table] = max(1, round(sum(known) * len(units) / max(1, len(known))))
+    for name in definition.views:
+        changed[name] = 1
+    workload = Workload(
+        definition.plan, definition.nodes, lambda name: rows_of(context, definition, name), changed, len(csns)
+    )
+    return choose(workload, _samples(context, view))
+
+
+def _samples(context: Context, view: ViewRecord) -> list[Sample]:
+    found = []
+    for record in context.catalog.refreshes(view.name, limit=_SAMPLES):
+        if record.view_id == view.view_id:
+            predicted = (record.alternatives or {}).get("predicted", {})
+            way = next((way for way in (INCREMENTAL, TOUCHED_KEYS) if way in predicted), None)
+            found.append(Sample(record.mode, predicted[way] if way is not None else None, record.seconds))
+    return found
+
+
+def rows_of(context: Context, definition: Definition, name: str) -> int:
+    """About how many rows a table or a view in FROM has."""
+    catalog = context.catalog
+    location = catalog.base_table(name).location if name in definition.tables else catalog.view(name).location
+    return context.statistics.extent(location, ()).rows
 
 
 def bring_below(context: Context, definition: Definition, target: Csn) -> None:

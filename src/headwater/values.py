@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
-    """What a refresh did. ``mode`` is incremental, full or none; ``reason`` a stable code."""
+    """What a refresh did. ``mode`` is incremental, full or none; ``reason`` a stable code.
+
+    ``alternatives`` tells how many seconds each way was expected to take, where the policy is to choose by that.
+    """
 
     view: str
     from_csn: int
@@ -18,6 +21,7 @@ class RefreshReport:
     reason: str
     rows: int
     seconds: float
+    alternatives: dict[str, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -153,17 +153,17 @@ def test_an_older_catalog_is_upgraded_step_by_step(catalog: Catalog) -> None:
     base = catalog._database
     with catalog.lease("v") as lease:
         populate(catalog, lease)
-        assert upgrade(base, [add_owner]) == 2
-        assert upgrade(base, [add_owner]) == 2
+        assert upgrade(base, [*MIGRATIONS, add_owner]) == schema.SCHEMA_VERSION + 1
+        assert upgrade(base, [*MIGRATIONS, add_owner]) == schema.SCHEMA_VERSION + 1
         assert "owner" in columns(base, "hw_views")
-        assert upgrade(base, [add_owner, rebuild_views]) == 3
+        assert upgrade(base, [*MIGRATIONS, add_owner, rebuild_views]) == schema.SCHEMA_VERSION + 2
         assert columns(base, "hw_views") == {*(column.name for column in schema.views.c), "owner"} - {"last_reason"}
         with base.read() as connection:
             assert connection.execute(sa.text("SELECT name, owner FROM hw_views")).all() == [("totals", "nobody")]
         assert catalog.leaves(VIEW.view_id) == list(LEAVES)
         assert len(catalog.query_lists(VIEW.view_id)) == 3
         with pytest.raises(LakeTooNew):
-            upgrade(base, [add_owner])
+            upgrade(base, [*MIGRATIONS, add_owner])
         with pytest.raises(LakeTooNew):
             catalog.set_table_problem(lease, "orders", {})
 
@@ -174,12 +174,12 @@ def test_a_failing_migration_changes_nothing(catalog: Catalog) -> None:
         populate(catalog, lease)
     before = everything(catalog, leases=True)
     with pytest.raises(ZeroDivisionError):
-        upgrade(base, [break_half_way])
+        upgrade(base, [*MIGRATIONS, break_half_way])
     assert everything(catalog, leases=True) == before
     assert columns(base, "hw_half") == set()
     with pytest.raises(ZeroDivisionError):
-        upgrade(base, [add_owner, break_half_way])
-    assert catalog.lake().schema_version == 2  # the first of the two is done and stays
+        upgrade(base, [*MIGRATIONS, add_owner, break_half_way])
+    assert catalog.lake().schema_version == schema.SCHEMA_VERSION + 1  # the first of the two is done and stays
     assert "owner" in columns(base, "hw_views")
     assert catalog.view("totals") == VIEW
 
@@ -190,7 +190,7 @@ def test_a_migration_that_leaves_rows_dangling_is_undone(catalog: Catalog) -> No
         populate(catalog, lease)
     before = everything(catalog)
     with pytest.raises(InternalError):
-        upgrade(base, [lambda op: op.execute("DELETE FROM hw_leaves")])
+        upgrade(base, [*MIGRATIONS, lambda op: op.execute("DELETE FROM hw_leaves")])
     assert everything(catalog) == before
     with pytest.raises(InternalError), base.write() as connection:  # foreign keys are enforced again
         connection.execute(sa.delete(schema.leaves))
@@ -293,3 +293,17 @@ def test_passwords_stay_secret(url: str, clock: TickingClock) -> None:
         open_catalog(url, clock=clock, create=True)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.remedy
+
+
+def test_a_catalog_of_the_first_version_is_upgraded(catalog: Catalog) -> None:
+    """Refreshes did not tell their alternatives then."""
+    base = catalog._database
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+    with base.write() as connection:
+        connection.execute(sa.text("ALTER TABLE hw_refreshes DROP COLUMN alternatives"))
+        connection.execute(sa.update(schema.lake).values(schema_version=1))
+    assert upgrade(base) == schema.SCHEMA_VERSION
+    assert catalog.view("totals") == VIEW
+    assert all(record.alternatives is None for record in catalog.refreshes())
+    assert "alternatives" in columns(base, "hw_refreshes")

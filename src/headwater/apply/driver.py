@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import RefreshRecord, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
@@ -40,10 +40,19 @@ def high_water_mark(context: Context, view: ViewRecord) -> Csn:
     return min(leaf.t_comp for leaf in context.catalog.leaves(view.view_id))
 
 
-def apply(context: Context, name: str, to: Csn, *, started: float | None = None, never_back: bool = False) -> Applied:
+def apply(
+    context: Context,
+    name: str,
+    to: Csn,
+    *,
+    started: float | None = None,
+    never_back: bool = False,
+    alternatives: JsonObject | None = None,
+) -> Applied:
     """Bring the view's table to ``to``, forward or back.
 
-    ``never_back`` leaves a view that another driver has meanwhile brought further where it is.
+    ``never_back`` leaves a view that another driver has meanwhile brought further where it is; ``alternatives`` goes
+    into the story of the refresh.
     """
     started = time.monotonic() if started is None else started
     view_id = context.catalog.view(name).view_id
@@ -55,7 +64,7 @@ def apply(context: Context, name: str, to: Csn, *, started: float | None = None,
             return Applied(view.csn, 0, "none", "UP_TO_DATE")
         step = context.catalog.begin_step(lease, view_id, "apply", {"from": view.csn, "to": to})
         context.reached(DurablePoint.APPLY_INTENDED)
-        return _install(context, lease, view, step, started)
+        return _install(context, lease, view, step, started, alternatives)
 
 
 def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
@@ -96,7 +105,14 @@ def _tag(view: ViewRecord, step: StepRecord, csn: Csn) -> CommitTag:
     )
 
 
-def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord, started: float) -> Applied:
+def _install(
+    context: Context,
+    lease: Lease,
+    view: ViewRecord,
+    step: StepRecord,
+    started: float,
+    alternatives: JsonObject | None = None,
+) -> Applied:
     start, to = Csn(step.intent["from"]), Csn(step.intent["to"])
     if view.csn != start:
         raise InternalError(f"Step {step.step_id} begins at csn {start}, view {view.name} stands at {view.csn}.")
@@ -123,7 +139,7 @@ def _install(context: Context, lease: Lease, view: ViewRecord, step: StepRecord,
         csn=to,
         version=version,
         outcome={"rows": rows},
-        refresh=_story(context, view, to, mode, reason, rows, started),
+        refresh=_story(context, view, to, mode, reason, rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
     return Applied(to, rows, mode, reason)
@@ -163,7 +179,14 @@ def _committed_version(context: Context, view: ViewRecord, step: StepRecord) -> 
 
 
 def _story(
-    context: Context, view: ViewRecord, csn: Csn, mode: str, reason: str, rows: int, started: float
+    context: Context,
+    view: ViewRecord,
+    csn: Csn,
+    mode: str,
+    reason: str,
+    rows: int,
+    started: float,
+    alternatives: JsonObject | None,
 ) -> RefreshRecord:
     return RefreshRecord(
         view_id=view.view_id,
@@ -175,13 +198,16 @@ def _story(
         rows=rows,
         seconds=time.monotonic() - started,
         finished_at=context.clock(),
+        alternatives=alternatives,
     )
 
 
 # ---------------------------------------------------------------------- from scratch
 
 
-def recompute(context: Context, name: str, csn: Csn, reason: str, *, started: float) -> Applied:
+def recompute(
+    context: Context, name: str, csn: Csn, reason: str, *, started: float, alternatives: JsonObject | None = None
+) -> Applied:
     """Bring the view to a csn from its tables; its past before that can't be had any more."""
     view_id = context.catalog.view(name).view_id
     with (
@@ -189,19 +215,35 @@ def recompute(context: Context, name: str, csn: Csn, reason: str, *, started: fl
         context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         view = context.catalog.view(name)
-        intent = {"recompute": csn, "reason": reason}
+        place = view.delta_location if _delta_goes_on(context, view, csn) else None
+        intent = {"recompute": csn, "reason": reason, "delta": place}
         step = context.catalog.begin_step([lease, other], view_id, "apply", intent)
         context.reached(DurablePoint.APPLY_INTENDED)
-        return _recompute(context, [lease, other], view, step, started)
+        return _recompute(context, [lease, other], view, step, started, alternatives)
 
 
-def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: StepRecord, started: float) -> Applied:
+def _delta_goes_on(context: Context, view: ViewRecord, csn: Csn) -> bool:
+    """Whether nothing in the view delta is of csns beyond, so that what follows can be added to it."""
+    behind = view.problem is None and view.method == "frontier" and high_water_mark(context, view) <= csn
+    return behind and not context.catalog.open_steps(view.view_id, "propagate")
+
+
+def _recompute(
+    context: Context,
+    leases: list[Lease],
+    view: ViewRecord,
+    step: StepRecord,
+    started: float,
+    alternatives: JsonObject | None = None,
+) -> Applied:
     csn = Csn(step.intent["recompute"])
     definition = Definition.load(view)
     context.progress(f"{view.name}: recomputing at csn {csn}")
-    delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
-    remove_directory(delta_location)  # what an earlier try left
-    create_delta_table(context, delta_location, view.stored)
+    delta_location = step.intent.get("delta")
+    if delta_location is None:
+        delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
+        remove_directory(delta_location)  # what an earlier try left
+        create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
     text = counted_sql(full_text(context, definition, names, csn), names)
     doing = f"recomputing {view.name}"
@@ -218,7 +260,7 @@ def _recompute(context: Context, leases: list[Lease], view: ViewRecord, step: St
         version=version,
         delta_location=delta_location,
         outcome={"rows": rows},
-        refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started),
+        refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
     for place in view_delta_places(context, view):

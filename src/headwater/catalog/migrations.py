@@ -25,7 +25,12 @@ from headwater.errors import CatalogUnavailable, NotALake
 
 Migration: TypeAlias = Callable[[Operations], None]
 
-MIGRATIONS: tuple[Migration, ...] = ()
+
+def _refreshes_tell_their_alternatives(op: Operations) -> None:
+    op.add_column("hw_refreshes", sa.Column("alternatives", schema.json_type(), nullable=True))
+
+
+MIGRATIONS: tuple[Migration, ...] = (_refreshes_tell_their_alternatives,)
 
 
 def prepare(database: Database, *, create: bool) -> None:

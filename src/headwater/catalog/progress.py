@@ -15,9 +15,15 @@ from headwater.algebra.time import Csn
 from headwater.catalog.base_tables import newest_csn
 from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.records import JsonObject, LeafTime, QueryListEntry, RefreshRecord
-from headwater.catalog.refreshes import insert_refresh
 from headwater.catalog.steps import close_step, supersede_steps
-from headwater.catalog.views import mark_readers, read_leaves, update_view, write_leaf_times, write_query_lists
+from headwater.catalog.views import (
+    insert_refresh,
+    mark_readers,
+    read_leaves,
+    update_view,
+    write_leaf_times,
+    write_query_lists,
+)
 from headwater.errors import InternalError
 
 

@@ -153,7 +153,7 @@ class ExecutionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefreshRecord:
-    """``refresh_id`` is given by the catalog."""
+    """``alternatives``: what each way was thought to take, where that was asked; ``refresh_id`` the catalog gives."""
 
     view_id: str
     view_name: str
@@ -164,4 +164,5 @@ class RefreshRecord:
     rows: int
     seconds: float
     finished_at: Micros
+    alternatives: JsonObject | None = None
     refresh_id: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from headwater.catalog import schema
 from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.records import RefreshRecord
-from headwater.catalog.views import update_view
+from headwater.catalog.views import insert_refresh
 
 _table = schema.refreshes
 
@@ -28,13 +27,6 @@ class Refreshes(FencedTables):
             wanted = wanted.where(_table.c.view_name == view_name)
         with self._database.read() as connection:
             return [_record(row) for row in connection.execute(wanted)]
-
-
-def insert_refresh(connection: sa.Connection, refresh: RefreshRecord) -> None:
-    values = asdict(refresh)
-    del values["refresh_id"]
-    connection.execute(sa.insert(_table).values(**values))
-    update_view(connection, refresh.view_id, last_mode=refresh.mode, last_reason=refresh.reason)
 
 
 def _record(row: sa.Row[Any]) -> RefreshRecord:

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = sa.MetaData()
 
@@ -22,7 +22,7 @@ metadata = sa.MetaData()
 _Identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-def _json() -> sa.JSON:
+def json_type() -> sa.JSON:
     return sa.JSON(none_as_null=True)
 
 
@@ -44,13 +44,13 @@ base_tables = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     _column("location", sa.Text),
     _column("table_uuid", sa.Text),
-    _column("columns", _json()),
+    _column("columns", json_type()),
     _column("mode", sa.Text),
     _column("since_csn", sa.BigInteger),
     _column("since_version", sa.BigInteger),
     _column("captured_version", sa.BigInteger),
     _column("captured_at", sa.BigInteger),
-    _column("problem", _json(), null=True),
+    _column("problem", json_type(), null=True),
     sa.CheckConstraint("mode IN ('versioned', 'live')", name="hw_base_tables_mode"),
 )
 
@@ -75,10 +75,10 @@ views = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("view_id", sa.Text, nullable=False, unique=True),
     _column("sql", sa.Text),
-    _column("definition", _json()),
-    _column("columns", _json()),
-    _column("options", _json()),
-    _column("cluster_by", _json()),
+    _column("definition", json_type()),
+    _column("columns", json_type()),
+    _column("options", json_type()),
+    _column("cluster_by", json_type()),
     _column("location", sa.Text),
     _column("delta_location", sa.Text),
     _column("created_csn", sa.BigInteger),
@@ -86,7 +86,7 @@ views = sa.Table(
     _column("version", sa.BigInteger),
     _column("kept_from", sa.BigInteger),
     _column("method", sa.Text),
-    _column("problem", _json(), null=True),
+    _column("problem", json_type(), null=True),
     _column("last_mode", sa.Text, null=True),
     _column("last_reason", sa.Text, null=True),
     _column("created_at", sa.BigInteger),
@@ -127,8 +127,8 @@ steps = sa.Table(
     _column("view_id", sa.Text),
     _column("driver", sa.Text),
     _column("state", sa.Text),
-    _column("intent", _json()),
-    _column("outcome", _json(), null=True),
+    _column("intent", json_type()),
+    _column("outcome", json_type(), null=True),
     _column("started_at", sa.BigInteger),
     _column("finished_at", sa.BigInteger, null=True),
     sa.CheckConstraint("driver IN ('propagate', 'apply', 'create', 'drop')", name="hw_steps_driver"),
@@ -160,6 +160,7 @@ refreshes = sa.Table(
     _column("rows", sa.BigInteger),
     _column("seconds", sa.Double),
     _column("finished_at", sa.BigInteger),
+    _column("alternatives", json_type(), null=True),
     sa.Index("hw_refreshes_by_view", "view_name", "id"),
     sqlite_autoincrement=True,
 )

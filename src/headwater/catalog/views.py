@@ -12,7 +12,15 @@ from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import names, schema
 from headwater.catalog.fencing import FencedTables, Held
-from headwater.catalog.records import JsonObject, LeafRecord, LeafTime, QueryListEntry, StepRecord, ViewRecord
+from headwater.catalog.records import (
+    JsonObject,
+    LeafRecord,
+    LeafTime,
+    QueryListEntry,
+    RefreshRecord,
+    StepRecord,
+    ViewRecord,
+)
 from headwater.catalog.steps import close_step, forget_steps, insert_step
 from headwater.errors import InternalError, InvalidInput, UnknownName
 
@@ -32,8 +40,9 @@ class Views(FencedTables):
         step_id: int | None = None,
         outcome: JsonObject | None = None,
         replacing: tuple[str, JsonObject] | None = None,
+        refresh: RefreshRecord | None = None,
     ) -> StepRecord | None:
-        """The view with its leaves, and, with ``step_id``, the end of the step that created it.
+        """The view with its leaves, and, with ``step_id``, the end of the step that created it, told by ``refresh``.
 
         ``replacing`` is a view that goes in the same transaction, with what is to be removed of it: the step for that.
         """
@@ -52,6 +61,8 @@ class Views(FencedTables):
             write_query_lists(connection, view.view_id, query_lists)
             if step_id is not None:
                 close_step(connection, self._database.clock(), step_id, ("create",), outcome)
+            if refresh is not None:
+                insert_refresh(connection, refresh)
         return dropping
 
     def alter_view(
@@ -145,6 +156,13 @@ def _delete_view(connection: sa.Connection, view_id: str) -> None:
     for table in (_lists, _leaves, _views):
         connection.execute(sa.delete(table).where(table.c.view_id == view_id))
     forget_steps(connection, view_id, but="drop")
+
+
+def insert_refresh(connection: sa.Connection, refresh: RefreshRecord) -> None:
+    values = asdict(refresh)
+    del values["refresh_id"]
+    connection.execute(sa.insert(schema.refreshes).values(**values))
+    update_view(connection, refresh.view_id, last_mode=refresh.mode, last_reason=refresh.reason)
 
 
 def update_view(connection: sa.Connection, view_id: str, **values: Any) -> None:

@@ -1,0 +1,167 @@
+"""What a refresh would cost in each way, and which way to go.
+
+The work of a way is the rows that must be gone through, in the linear metric of [Lee01 §3]: a join reads each of its
+inputs once. From scratch that is every table. For a change, each changed input of a block meets all the others; a
+node reads the rows of its touched keys, for which its tables are gone through once, or nothing at all where the view
+carries its totals; a node without keys is computed anew at every csn.
+
+Seconds follow from the work: what the view took from scratch (measured whenever that happens) says what a row costs,
+and every incremental refresh says by how much its prediction was off, which corrects the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.algebra.nodes import Aggregate, Node, Nodes, all_scans
+from headwater.algebra.plan import Plan, scans
+
+INCREMENTAL, TOUCHED_KEYS, FULL = "incremental", "touched-keys", "full"
+# Seconds that a statement or a commit takes whatever its size, measured on two cores; a correction learns the rest.
+COMMIT_SECONDS = 1.0
+STATEMENT_SECONDS = 0.5
+# A scan that a few broadcast rows go through costs this part of a row that is shuffled, joined or grouped.
+SCAN_SHARE = 0.4
+# A way must be this much cheaper than the incremental one before the past of the view is given up for it.
+ADVANTAGE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An earlier refresh: what was predicted for its way, before correction, and what it took."""
+
+    mode: str
+    predicted: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``seconds`` predicts every way that there is; ``predicted`` is the same without the correction."""
+
+    way: str
+    seconds: Mapping[str, float]
+    predicted: Mapping[str, float]
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "chosen": self.way,
+            "seconds": {way: round(value, 3) for way, value in self.seconds.items()},
+            "predicted": {way: round(value, 3) for way, value in self.predicted.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Rows to go through, and statements to run for it."""
+
+    rows: float
+    statements: int
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.rows + other.rows, self.statements + other.statements)
+
+
+NOTHING = Work(0, 0)
+
+
+class Workload:
+    """A view's plan with the sizes of its tables and of their changes."""
+
+    def __init__(
+        self, plan: Plan, nodes: Nodes, rows: Callable[[str], int], changed: Mapping[str, int], versions: int
+    ) -> None:
+        self._plan = plan
+        self._nodes = nodes
+        self._rows = rows
+        self._changed = changed
+        self._versions = versions
+
+    def from_scratch(self) -> float:
+        return self._all_rows(self._plan)
+
+    def of_the_change(self) -> Work:
+        found = self._block(self._plan)
+        for node in self._nodes.values():
+            if self._touches(node):
+                found += self._node(node)
+        return found
+
+    def adds_up(self) -> bool:
+        """Whether no changed node needs the rows of its keys."""
+        touched = [node for node in self._nodes.values() if self._touches(node)]
+        return all(isinstance(node, Aggregate) and node.sums is not None for node in touched)
+
+    def _all_rows(self, plan: Plan) -> float:
+        return float(sum(self._rows(scan.table) for scan in all_scans(plan, self._nodes)))
+
+    def _changes(self, name: str) -> int:
+        """Changed rows of a table; of a node, as many as all its tables have, which is a guess from above."""
+        if name not in self._nodes:
+            return self._changed.get(name, 0)
+        below = {scan.table for plan in self._nodes[name].inputs for scan in all_scans(plan, self._nodes)}
+        return sum(self._changed.get(table, 0) for table in below)
+
+    def _touches(self, node: Node) -> bool:
+        return any(self._changes(scan.table) for plan in node.inputs for scan in scans(plan))
+
+    def _block(self, plan: Plan) -> Work:
+        """Every changed input meets all the others."""
+        found = list(scans(plan))
+        rows = {scan.leaf: self._state_rows(scan.table) for scan in found}
+        changed = [scan for scan in found if self._changes(scan.table)]
+        met = sum(sum(rows.values()) - rows[scan.leaf] + self._changes(scan.table) for scan in changed)
+        return Work(SCAN_SHARE * met, len(changed))
+
+    def _state_rows(self, name: str) -> float:
+        if name not in self._nodes:
+            return float(self._rows(name))
+        return sum(self._all_rows(plan) for plan in self._nodes[name].inputs)
+
+    def _node(self, node: Node) -> Work:
+        found = NOTHING
+        for plan in node.inputs:
+            found += self._block(plan)
+        state = sum(self._all_rows(plan) for plan in node.inputs)
+        match node:
+            case Aggregate(carried=True):
+                state = 0.0
+            case Aggregate(sums=sums) if sums is not None or node.keys:
+                state *= SCAN_SHARE
+            case _ if node.key(0):
+                state *= SCAN_SHARE
+            case _:
+                state *= 1 + self._versions
+        return found + Work(state, 1)
+
+
+def choose(workload: Workload, samples: Sequence[Sample]) -> Choice | None:
+    """The cheapest way by what is known; None while it is not known what the view takes from scratch.
+
+    ``samples`` are refreshes of the view, newest first.
+    """
+    full = [sample.seconds for sample in samples if sample.mode == FULL][:3]
+    if not full:
+        return None
+    from_scratch = sorted(full)[len(full) // 2]
+    a_row = max(from_scratch - COMMIT_SECONDS, 0.1 * from_scratch) / max(1.0, workload.from_scratch())
+    work = workload.of_the_change()
+    predicted = 2 * COMMIT_SECONDS + STATEMENT_SECONDS * work.statements + a_row * work.rows
+    way = INCREMENTAL if workload.adds_up() else TOUCHED_KEYS
+    seconds = {way: predicted * _correction(samples), FULL: from_scratch}
+    chosen = FULL if seconds[FULL] < ADVANTAGE * seconds[way] else way
+    return Choice(chosen, seconds, {way: predicted, FULL: from_scratch})
+
+
+def _correction(samples: Sequence[Sample]) -> float:
+    """By how much the last predictions were off, as a factor."""
+    off = [
+        sample.seconds / sample.predicted
+        for sample in samples
+        if sample.mode == INCREMENTAL and sample.predicted is not None and sample.predicted > 0
+    ][:3]
+    if not off:
+        return 1.0
+    return min(10.0, max(0.1, math.exp(sum(math.log(max(each, 1e-3)) for each in off) / len(off))))
