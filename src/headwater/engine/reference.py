@@ -103,6 +103,17 @@ class ReferenceEngine:
         snapshots = tuple(Snapshot(at) for _ in scans(plan))
         return self.run(Query(plan, snapshots, CsnRule.LATEST)).rows.net_effect()
 
+    def with_changes(self, name: str, rows: ZSet) -> ReferenceEngine:
+        """The same engine with one more relation, of which only its changes are known: a staged answer."""
+        if name in self.history.changes:
+            raise ValueError(f"there is a relation {name!r} already")
+        changes = []
+        for row, count, csn in rows:
+            if csn is None:
+                raise ValueError(f"a row of the changes {name!r} has no csn")
+            changes.append((csn, row, count))
+        return ReferenceEngine(History({**self.history.changes, name: changes}, self.history.now))
+
     def _read(self, table: str, term: Term, execution_time: Csn) -> ZSet:
         match term:
             case Snapshot(at=at):
