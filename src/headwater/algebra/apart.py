@@ -18,20 +18,21 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
+from headwater.algebra.product import attributes_of
 from headwater.algebra.query import BaseDelta, Query, Term
 from headwater.algebra.time import Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A plan as the inputs of one join, what they are joined on, and what is made of the rows."""
+class Joined:
+    """A plan as the inputs of one join (any plans), what they are joined on, and what is made of the rows."""
 
     inputs: tuple[Plan, ...]
     conditions: tuple[exp.Expr, ...]
     outputs: tuple[tuple[Attribute, exp.Expr], ...]
 
     @classmethod
-    def of(cls, plan: Plan) -> Product:
+    def of(cls, plan: Plan) -> Joined:
         outputs = plan.outputs if isinstance(plan, Project) else _as_they_are(plan.attributes)
         plan = plan.child if isinstance(plan, Project) else plan
         conditions: list[exp.Expr] = []
@@ -56,14 +57,14 @@ class Product:
 
 
 def attributes_in(expressions: Iterable[exp.Expr]) -> set[Attribute]:
-    return {part.name for each in expressions for part in each.find_all(exp.Column)}
+    return {name for each in expressions for name in attributes_of(each)}
 
 
 def in_order(query: Query, order: Sequence[int]) -> Query:
     """The query with the inputs of its join in another order."""
-    whole = Product.of(query.plan)
+    whole = Joined.of(query.plan)
     inputs = tuple(whole.inputs[index] for index in order)
-    plan, terms = _numbered(Product(inputs, whole.conditions, whole.outputs).plan(), query.terms, [])
+    plan, terms = _numbered(Joined(inputs, whole.conditions, whole.outputs).plan(), query.terms, [])
     return replace(query, plan=plan, terms=terms)
 
 
@@ -72,7 +73,7 @@ def apart(query: Query, first: int, name: str, interval: Interval) -> tuple[Quer
 
     In the rest the answer is the first input, a scan of ``name`` with the changes of ``interval``.
     """
-    whole = Product.of(query.plan)
+    whole = Joined.of(query.plan)
     chosen, others = whole.inputs[:first], whole.inputs[first:]
     if not query.marked <= frozenset(leaf for each in chosen for leaf in leaves(each)):
         raise ValueError(f"the first {first} inputs do not hold all changes of {query}")
@@ -82,8 +83,8 @@ def apart(query: Query, first: int, name: str, interval: Interval) -> tuple[Quer
     needed = attributes_in([*outside, *(value for _, value in whole.outputs)])
     kept = tuple(attribute for each in chosen for attribute in each.attributes if attribute in needed)
     answer = Scan(LeafId(0), name, name, kept, kept)
-    inner = _numbered(Product(chosen, inside, _as_they_are(kept)).plan(), query.terms, [])
-    rest = _numbered(Product((answer, *others), outside, whole.outputs).plan(), query.terms, [BaseDelta(interval)])
+    inner = _numbered(Joined(chosen, inside, _as_they_are(kept)).plan(), query.terms, [])
+    rest = _numbered(Joined((answer, *others), outside, whole.outputs).plan(), query.terms, [BaseDelta(interval)])
     return replace(query, plan=inner[0], terms=inner[1], sign=1), replace(query, plan=rest[0], terms=rest[1])
 
 

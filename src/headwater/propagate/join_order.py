@@ -45,7 +45,7 @@ def join_order(
     pending = [index for index in range(len(inputs)) if index != start]
     while pending:
         keys = {index: {own for _, own in equalities(conditions, have, inputs[index])} for index in pending}
-        costs = {index: (sizes[index].matches(keys[index]), sizes[index].rows) for index in pending}
+        costs = {index: (not keys[index], sizes[index].matches(keys[index]), sizes[index].rows) for index in pending}
         chosen = min(pending, key=costs.__getitem__)
         pending.remove(chosen)
         order.append(chosen)

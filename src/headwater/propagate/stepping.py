@@ -19,7 +19,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headwater.algebra.apart import Product, apart, attributes_in, in_order
+from headwater.algebra.apart import Joined, apart, attributes_in, in_order
 from headwater.algebra.nodes import Aggregate, Nodes, all_scans
 from headwater.algebra.plan import Plan, Scan, scans
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
@@ -84,7 +84,7 @@ class Stepping:
         plain = Prepared(tuple(queries), sources, small_changes(queries, self._log, self.sizes))
         if not queries or any(query.rule is not CsnRule.LATEST or len(query.marked) != 1 for query in queries):
             return plain
-        product = Product.of(queries[0].plan)
+        product = Joined.of(queries[0].plan)
         if len(product.inputs) < 2 or not any(self.is_large(self.size(each)) for each in product.inputs):
             return plain
         run = _Run(self, product, sources)
@@ -144,7 +144,7 @@ class Stepping:
 class _Run:
     """The queries of one block. All have the same inputs, each with another one changed."""
 
-    def __init__(self, stepping: Stepping, product: Product, sources: Sources) -> None:
+    def __init__(self, stepping: Stepping, product: Joined, sources: Sources) -> None:
         self._stepping = stepping
         self._sources = sources
         self._sizes = stepping.sizes
@@ -163,7 +163,7 @@ class _Run:
         texts: dict[str, str] = {}
         keys: dict[str, tuple[str, Interval]] = {}
         for query in queries:
-            conditions = Product.of(query.plan).conditions
+            conditions = Joined.of(query.plan).conditions
             for scan in scans(query.plan):
                 term = query.terms[scan.leaf]
                 if not isinstance(term, BaseDelta | Patched):
@@ -185,7 +185,7 @@ class _Run:
         return [kept for query in queries if (kept := _without(query, empty)) is not None]
 
     def _stepped(self, query: Query) -> Query | None:
-        product = Product.of(query.plan)
+        product = Joined.of(query.plan)
         (leaf,) = query.marked
         scan = next(each for each in scans(query.plan) if each.leaf == leaf)
         interval = _interval(query.terms[leaf])
@@ -220,7 +220,7 @@ class _Run:
 
     def _limit(self, query: Query) -> None:
         """Of a node or another view, only rows that the kept change meets need to be had."""
-        product = Product.of(query.plan)
+        product = Joined.of(query.plan)
         start = product.inputs[0]
         if not isinstance(start, Scan) or not few(self._rows.get(start.alias), self._sizes):
             return

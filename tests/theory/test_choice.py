@@ -1,0 +1,107 @@
+"""What each way is thought to cost, and that predictions learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headwater.algebra.nodes import Aggregate
+from headwater.algebra.plan import Project
+from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Sample, Workload, choose
+from headwater.sql.carrying import carrying
+from headwater.sql.lower import lower
+from headwater.sql.summing import sums_of
+
+TABLES = {"big": ("k", "g", "v"), "small": ("k", "w")}
+ROWS = {"big": 10_000_000, "small": 1_000}
+
+
+def workload(text: str, changed: dict[str, int], *, versions: int = 1, summed: bool = True) -> Workload:
+    lowered = lower(text, TABLES, functions=None)
+    plan, nodes = lowered.plan, dict(lowered.nodes)
+    for name, node in nodes.items():
+        if summed and isinstance(node, Aggregate):
+            types = {output: ["bigint", "bigint"] for output, _ in node.values}
+            nodes[name] = replace(node, sums=sums_of(node.values, types))
+    carried = carrying(plan, nodes, lowered.names)
+    if carried is not None:
+        plan, kept, _ = carried
+        return Workload(plan, kept, ROWS.__getitem__, changed, versions)
+    return Workload(plan, nodes, ROWS.__getitem__, changed, versions)
+
+
+JOIN = "SELECT big.v, small.w FROM big JOIN small ON big.k = small.k"
+SUMS = "SELECT g, sum(v) AS s FROM big GROUP BY g"
+LARGEST = "SELECT g, max(v) AS s FROM big GROUP BY g"
+GLOBAL = "SELECT max(v) AS s FROM big"
+SLOW = [Sample(FULL, None, 30.0)]
+QUICK = [Sample(FULL, None, 1.5)]
+
+
+def test_nothing_is_chosen_before_anything_is_known() -> None:
+    assert choose(workload(JOIN, {"big": 1}), []) is None
+
+
+def test_a_change_of_the_large_table_meets_the_small_one_alone() -> None:
+    few = workload(JOIN, {"big": 10}).of_the_change()
+    many = workload(JOIN, {"small": 10}).of_the_change()
+    assert few.rows < 1_000 < many.rows
+
+
+def test_totals_that_the_view_carries_cost_no_look_at_the_rows() -> None:
+    assert workload(SUMS, {"big": 10}).of_the_change().rows < 100
+    assert workload(LARGEST, {"big": 10}, summed=False).of_the_change().rows > ROWS["big"] / 10
+
+
+def test_what_has_no_key_is_computed_anew_at_every_csn() -> None:
+    once = workload(GLOBAL, {"big": 1}, versions=1, summed=False).of_the_change().rows
+    often = workload(GLOBAL, {"big": 1}, versions=8, summed=False).of_the_change().rows
+    assert often > 4 * once > 4 * ROWS["big"]
+
+
+@pytest.mark.parametrize(
+    ("text", "summed", "samples", "way"),
+    [
+        (SUMS, True, SLOW, INCREMENTAL),
+        (LARGEST, False, SLOW, TOUCHED_KEYS),
+        (GLOBAL, False, SLOW, FULL),
+        (SUMS, True, QUICK, FULL),
+    ],
+    ids=["sums of a slow view", "largest by key", "largest of all", "a view that is quick from scratch"],
+)
+def test_the_cheapest_way_is_chosen_and_the_others_are_told(
+    text: str, summed: bool, samples: list[Sample], way: str
+) -> None:
+    choice = choose(workload(text, {"big": 10}, summed=summed), samples)
+    assert choice is not None
+    assert choice.way == way
+    assert len(choice.seconds) == 2
+    assert choice.seconds[FULL] == samples[0].seconds
+    assert choice.seconds[way] == min(choice.seconds.values())
+
+
+def test_a_prediction_that_was_off_corrects_the_next() -> None:
+    change = workload(SUMS, {"big": 10})
+    first = choose(change, SLOW)
+    assert first is not None
+    slow = [Sample(INCREMENTAL, first.predicted[INCREMENTAL], 3 * first.predicted[INCREMENTAL])] * 3
+    second = choose(change, [*slow, *SLOW])
+    assert second is not None
+    assert second.seconds[INCREMENTAL] == pytest.approx(3 * first.seconds[INCREMENTAL])
+    assert second.predicted == first.predicted
+
+
+def test_a_projection_above_keeps_its_order() -> None:
+    lowered = lower("SELECT count(*) AS n, g FROM big GROUP BY g", TABLES, functions=None)
+    nodes = {
+        name: replace(node, sums=sums_of(node.values, {node.values[0][0]: ["bigint", "bigint"]}))
+        for name, node in lowered.nodes.items()
+        if isinstance(node, Aggregate)
+    }
+    found = carrying(lowered.plan, nodes, lowered.names)
+    assert found is not None
+    plan, _, carried = found
+    assert isinstance(plan, Project)
+    assert len(plan.outputs) == 2 + len(carried.hidden)
+    assert dict(carried.columns)["group#1.k0"] == "g"
