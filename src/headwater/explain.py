@@ -13,6 +13,7 @@ from headwater.algebra.nodes import Aggregate, Match, Node, Nodes, Top, Window, 
 from headwater.algebra.plan import Filter, Generate, Join, Plan, Project, Scan, Union
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import LeafRecord, ViewRecord
+from headwater.choice import Workload
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.lifecycle import check
@@ -21,6 +22,7 @@ from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
 from headwater.propagate.stepping import small_changes
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
+from headwater.refresh import Policy, rows_of
 from headwater.sql.carrying import HIDDEN
 from headwater.sql.dialect import to_text
 from headwater.sql.render import view_delta_sql
@@ -35,7 +37,10 @@ class Explanation:
     high_water_mark: int
     newest_csn: int
     method: str
+    policy: str
     recomputed: str | None
+    falls_back: tuple[tuple[str, str], ...]
+    costs: dict[str, Any] | None
     plan: str
     leaves: tuple[dict[str, Any], ...]
     queries: tuple[str, ...]
@@ -49,7 +54,10 @@ class Explanation:
             "high_water_mark": self.high_water_mark,
             "newest_csn": self.newest_csn,
             "method": self.method,
+            "policy": self.policy,
             "recomputed": self.recomputed,
+            "falls_back": dict(self.falls_back),
+            "costs": self.costs,
             "plan": self.plan.splitlines(),
             "leaves": list(self.leaves),
             "queries": list(self.queries),
@@ -60,14 +68,15 @@ class Explanation:
         where = f"at csn {self.csn}, propagated to {self.high_water_mark}, newest captured {self.newest_csn}"
         lines = [
             f"Materialized view {self.view}: {where}",
-            f"Kept incrementally, method {self.method}"
+            f"Kept incrementally, method {self.method}, policy {self.policy}"
             if self.recomputed is None
             else f"Recomputed at every refresh: {self.recomputed}",
-            "",
-            self.plan,
-            "",
-            "Leaves",
+            *_fallback_lines(self.falls_back),
         ]
+        if self.costs is not None:
+            seconds = ", ".join(f"{way} {value:.1f} s" for way, value in self.costs["seconds"].items())
+            lines.append(f"Last choice: {self.costs['chosen']} ({seconds})")
+        lines += ["", self.plan, "", "Leaves"]
         lines += [
             f"  {leaf['alias']}: table {leaf['table']}, at csn {leaf['time']}, step width {leaf['width']}"
             for leaf in self.leaves
@@ -83,31 +92,66 @@ class DraftExplanation:
 
     columns: tuple[tuple[str, str], ...]
     recomputed: str | None
+    falls_back: tuple[tuple[str, str], ...]
     plan: str
     tables: tuple[str, ...]
+    rows_from_scratch: int
+    rows_of_a_change: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "columns": [list(column) for column in self.columns],
             "recomputed": self.recomputed,
+            "falls_back": dict(self.falls_back),
             "plan": self.plan.splitlines(),
             "tables": list(self.tables),
+            "rows_from_scratch": self.rows_from_scratch,
+            "rows_of_a_change": self.rows_of_a_change,
         }
 
     def __str__(self) -> str:
         how = "Kept incrementally" if self.recomputed is None else f"Recomputed at every refresh: {self.recomputed}"
         columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
-        return "\n".join([how, f"Reads {', '.join(self.tables)}", f"Columns {columns}", "", self.plan])
+        lines = [how, *_fallback_lines(self.falls_back), f"Reads {', '.join(self.tables)}", f"Columns {columns}"]
+        lines += ["", self.plan, "", "Rows to go through", f"  from scratch: {self.rows_from_scratch:,}"]
+        lines += [f"  one changed row of {table}: {rows:,}" for table, rows in self.rows_of_a_change.items()]
+        return "\n".join(lines)
+
+
+def _fallback_lines(falls_back: tuple[tuple[str, str], ...]) -> list[str]:
+    return [f"  recomputed when {when} ({code})" for code, when in falls_back]
+
+
+def fallbacks(definition: Definition, policy: Policy) -> tuple[tuple[str, str], ...]:
+    """What would make a refresh of a view that is kept incrementally recompute it, by reason code."""
+    if definition.recomputed is not None or policy is Policy.STRICT:
+        return ()
+    found = [("TABLE_RESYNCED", "a table whose history was lost or which was replaced is resynced")]
+    if definition.views:
+        found.append(("UPSTREAM_RECOMPUTED", "a view that it reads was recomputed"))
+    if policy is Policy.AUTO:
+        found.append(("FULL_IS_CHEAPER", "that is expected to take less time than its changes"))
+    return tuple(found)
 
 
 def explain_draft(context: Context, statement: CreateView) -> DraftExplanation:
     draft = check(context, statement)
     definition = draft.definition
+    names = sorted({*definition.tables, *definition.views})
+    rows = {name: rows_of(context, definition, name) for name in names}
+
+    def work(changed: dict[str, int]) -> Workload:
+        return Workload(definition.plan, definition.nodes, rows.__getitem__, changed, versions=1)
+
+    kept = [] if definition.recomputed is not None else names
     return DraftExplanation(
         draft.columns,
         definition.recomputed,
+        fallbacks(definition, Policy.of(statement.options)),
         "\n".join(_tree(definition.plan, definition.nodes)),
-        tuple(sorted({*definition.tables, *definition.views})),
+        tuple(names),
+        round(work({}).from_scratch()),
+        {name: round(work({name: 1}).of_the_change().rows) for name in kept},
     )
 
 
@@ -148,6 +192,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
             small = small_changes(step.queries, moments, context.sizes)
             names = [name for name, _ in view.columns]
             sql = view_delta_sql(step.queries, names, moments.sources(BEGINNING), broadcast=small, pretty=True)
+    past = (record.alternatives for record in context.catalog.refreshes(view.name) if record.view_id == view.view_id)
     return Explanation(
         view=view.name,
         text=view.sql,
@@ -155,7 +200,10 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         high_water_mark=min(leaf.t_comp for leaf in leaves),
         newest_csn=newest,
         method=view.method,
+        policy=Policy.of(view.options).value,
         recomputed=definition.recomputed,
+        falls_back=fallbacks(definition, Policy.of(view.options)),
+        costs=next((told for told in past if told is not None), None),
         plan="\n".join(_tree(definition.plan, definition.nodes)),
         leaves=tuple(_leaf(leaf) for leaf in leaves),
         queries=tuple(queries),

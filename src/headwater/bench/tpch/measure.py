@@ -135,7 +135,7 @@ class _Bench:
         for each in queries:
             self._progress(f"creating {each.name}")
             try:
-                self._lake.sql(f"CREATE MATERIALIZED VIEW {each.name} AS\n{each.text}")
+                self._lake.sql(f"CREATE MATERIALIZED VIEW {each.name} OPTIONS (refresh = 'auto') AS\n{each.text}")
             except HeadwaterError as error:
                 self.failed[each.name] = {"at": "create", **error.as_dict()}
             else:
