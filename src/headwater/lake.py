@@ -336,7 +336,7 @@ def connect(
         progress("starting Spark")
         return local_session(extra=_own_folders(place))
 
-    engine = SparkEngine(session)
+    engine = SparkEngine(session, scratch=f"{place.rstrip('/')}/staging")
     context = Context(
         catalog=opened,
         engine=engine,

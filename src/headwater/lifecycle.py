@@ -456,6 +456,7 @@ def _discard(context: Context, lease: Lease, step: StepRecord) -> None:
 
 def remove_orphans(context: Context, *, holding: Lease | None = None) -> None:
     """Remove what creators and droppers that no longer live have left; ``holding`` is a lease of our own."""
+    context.engine.staging.sweep(context.clock() / 1e6)
     for step in [*context.catalog.open_steps(driver="create"), *context.catalog.open_steps(driver="drop")]:
         held = name_lease(str(step.intent["name"])) if step.driver == "create" else apply_lease(step.view_id)
         if holding is not None and holding.resource == held:

@@ -15,13 +15,23 @@ logger = logging.getLogger(__name__)
 
 def directories_in(location: str) -> list[str]:
     """The names of the directories directly in a place; none where the place can't be listed."""
+    return sorted(each.base_name for each in _directories(location))
+
+
+def old_directories_in(location: str, before: float) -> list[str]:
+    """Those that were last changed before a moment (seconds since 1970), where the place tells that."""
+    dated = [each for each in _directories(location) if each.mtime is not None]
+    return sorted(each.base_name for each in dated if each.mtime.timestamp() < before)
+
+
+def _directories(location: str) -> list[fs.FileInfo]:
     try:
         system, path = _system(location)
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
     except (OSError, ArrowException, NotImplementedError, ImportError) as error:
         logger.warning("Could not list %s (%s).", location, error)
         return []
-    return sorted(each.base_name for each in found if each.type is fs.FileType.Directory)
+    return [each for each in found if each.type is fs.FileType.Directory]
 
 
 def remove_directory(location: str) -> bool:

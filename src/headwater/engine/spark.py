@@ -13,14 +13,14 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.failures import translated, user_sql
+from headwater.engine.staging import Staging
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import COUNT, current_table
+from headwater.sql.relations import current_table
 from headwater.sql.storage import count_sql
 
 if TYPE_CHECKING:
@@ -87,15 +87,6 @@ class StoredCommit:
         return own if isinstance(own, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class StagedRows:
-    """Changes that were computed and are kept; ``retracts``: some take rows away."""
-
-    name: str
-    rows: int
-    retracts: bool
-
-
 # Session settings on which the value of an expression may depend: a view keeps those that it was created under.
 MEANING = (
     "spark.sql.session.timeZone",
@@ -110,13 +101,17 @@ MEANING = (
 
 
 class SparkEngine:
-    """``session`` is asked for the session at its first use: looking at a lake (status, explain) needs none."""
+    """``session`` is asked for the session at its first use: looking at a lake (status, explain) needs none.
 
-    def __init__(self, session: Callable[[], SparkSession]) -> None:
+    ``scratch`` is a place for files of a while.
+    """
+
+    def __init__(self, session: Callable[[], SparkSession], scratch: str | None = None) -> None:
         self._session = session
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
         self._own = threading.local()
+        self.staging = Staging(lambda: self._work, scratch)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
     @property
@@ -133,50 +128,6 @@ class SparkEngine:
     def compute(self, text: str) -> DataFrame:
         """A query in this thread's own session, whose answer is to be written."""
         return self._work.sql(text)
-
-    @contextmanager
-    def staged(self, text: str) -> Iterator[StagedRows]:
-        """Run a query for changes now and keep its answer for a while under a name that ``compute`` understands."""
-        from pyspark.sql.functions import col, count, count_if, lit
-
-        with self._kept(text) as (name, frame):
-            with translated("computing changes"):
-                found = frame.agg(count(lit(1)), count_if(col(COUNT) < 0)).collect()[0]  # one row
-            yield StagedRows(name, found[0], found[1] > 0)
-
-    @contextmanager
-    def staged_together(self, texts: Mapping[str, str]) -> Iterator[dict[str, StagedRows]]:
-        """The same for several queries, in one job."""
-        from pyspark.sql.functions import col, count, count_if, lit
-
-        with ExitStack() as stack:
-            kept = {key: stack.enter_context(self._kept(text)) for key, text in texts.items()}
-            counts = [
-                frame.agg(lit(key).alias("key"), count(lit(1)), count_if(col(COUNT) < 0))
-                for key, (_, frame) in kept.items()
-            ]
-            with translated("computing changes"):
-                rows = reduce(lambda one, other: one.unionAll(other), counts).collect()  # one row for each
-            yield {row[0]: StagedRows(kept[row[0]][0], row[1], row[2] > 0) for row in rows}
-
-    @contextmanager
-    def kept(self, text: str) -> Iterator[str]:
-        """Keep a query's answer for a while under a name that ``compute`` understands."""
-        with self._kept(text) as (name, frame):
-            with translated("computing keys"):
-                frame.count()  # now, so that Spark knows how small it is
-            yield name
-
-    @contextmanager
-    def _kept(self, text: str) -> Iterator[tuple[str, DataFrame]]:
-        name = f"__hw_staged_{uuid.uuid4().hex}"
-        frame = self.compute(text).persist()
-        try:
-            frame.createOrReplaceTempView(name)
-            yield name, frame
-        finally:
-            self._work.catalog.dropTempView(name)
-            frame.unpersist()
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""

@@ -172,12 +172,12 @@ def append_answers(
         repeated = [
             key for key, count in Counter(feeds).items() if count > 1 and few(moments.known_rows(*key), context.sizes)
         ]
-        staged = {
-            (table, interval): stack.enter_context(
-                context.engine.staged(to_text(changes_of(table, interval, definition.used_columns(table), moments)))
-            ).name
+        texts = {
+            f"{table} {interval}": to_text(changes_of(table, interval, definition.used_columns(table), moments))
             for table, interval in repeated
         }
+        kept = stack.enter_context(context.engine.staging.leaf_changes(texts)) if texts else {}
+        staged = {(table, interval): kept[f"{table} {interval}"].name for table, interval in repeated}
         sources = replace(moments.sources(BEGINNING), staged=staged)
         prepared = Stepping(context, definition, moments, moments, stack).prepared(queries, sources)
         return _append(context, view, prepared, tag)

@@ -20,7 +20,7 @@ from headwater.algebra.time import Interval
 from headwater.catalog.records import ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
-from headwater.engine.spark import StagedRows
+from headwater.engine.staging import StagedRows
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
 from headwater.propagate.stepping import Prepared, Stepping, few
 from headwater.sql.dialect import to_text
@@ -70,23 +70,25 @@ def staged_nodes(
         stepping = Stepping(context, definition, moments, log, stack)
 
         def stage(text: str) -> StagedRows:
-            return stack.enter_context(context.engine.staged(text))
+            return stack.enter_context(context.engine.staging.changes(text))
 
-        feeds = {
-            (table, interval): stage(to_text(changes_of(table, interval, definition.used_columns(table), moments))).name
+        texts = {
+            table: to_text(changes_of(table, interval, definition.used_columns(table), moments))
             for table in _read_often(context, definition, interval, moments)
         }
+        kept = stack.enter_context(context.engine.staging.leaf_changes(texts)) if texts else {}
+        feeds = {(table, interval): rows.name for table, rows in kept.items()}
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
             changes = [_input_change(plan, interval, log, sources, stepping, stage) for plan in node.inputs]
             if any(change is not None for change in changes):
                 if isinstance(node, Aggregate) and node.sums is not None and changes[0] is not None:
-                    kept = definition.carried if node.carried else None
-                    totals = carried_totals(kept, view, interval.start) if kept is not None else None
+                    carried = definition.carried if node.carried else None
+                    totals = carried_totals(carried, view, interval.start) if carried is not None else None
                     change = summed_change(node, node.sums, interval, changes[0], sources, totals)
                 else:
                     keys = to_text(touched_keys(node, interval.start, changes))
-                    touched = stack.enter_context(context.engine.kept(keys))
+                    touched = stack.enter_context(context.engine.staging.rows(keys))
                     change = change_of(node, interval, changes, touched, sources)
                 if alone == [name]:
                     relations.inlined[name] = change

@@ -26,7 +26,7 @@ from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot
 from headwater.algebra.time import Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
-from headwater.engine.spark import StagedRows
+from headwater.engine.staging import StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.relations import Only, Sources, leaf_changes
@@ -133,8 +133,11 @@ class Stepping:
         kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
         return all(_PLAIN.fullmatch(kinds.get(name, "")) for name in scan.columns)
 
-    def stage(self, texts: Mapping[str, str]) -> dict[str, StagedRows]:
-        return self._stack.enter_context(self._context.engine.staged_together(texts))
+    def stage(self, text: str) -> StagedRows:
+        return self._stack.enter_context(self._context.engine.staging.changes(text))
+
+    def stage_leaves(self, texts: Mapping[str, str]) -> dict[str, StagedRows]:
+        return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts))
 
     def next_name(self) -> str:
         self._steps += 1
@@ -175,7 +178,7 @@ class _Run:
                 name = f"{scan.alias} {term.interval}"
                 keys[name] = (scan.alias, term.interval)
                 texts[name] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
-        found = self._stepping.stage(texts) if texts else {}
+        found = self._stepping.stage_leaves(texts) if texts else {}
         changed = {keys[name]: rows.name for name, rows in found.items()}
         self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
         empty = {keys[name] for name, rows in found.items() if not rows.rows}
@@ -213,7 +216,7 @@ class _Run:
         self._limit(inner)
         small = frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
         text = view_delta_sql([inner], inner.plan.attributes, self._sources, broadcast=small)
-        found = self._stepping.stage({name: text})[name]
+        found = self._stepping.stage(text)
         self._rows[name] = found.rows
         self._sources = replace(self._sources, changed={**self._sources.changed, (name, interval): found.name})
         return rest, found.rows
