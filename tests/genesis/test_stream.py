@@ -66,7 +66,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workloads())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_transactions_fit_the_tables_and_name_each_key_once(workload: Workload) -> None:
     tables = Tables.beginning(workload)
     history = History.beginning_with({shape.name: initial_rows(workload, shape.name) for shape in workload.tables})

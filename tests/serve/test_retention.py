@@ -93,7 +93,7 @@ def kept_deltas(found: Retention, view: str) -> set[int]:
 
 
 @given(worlds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_promised_moment_and_all_since_the_window_began_can_be_read(world: World) -> None:
     found = decided(world)
     releases = world[0]
@@ -107,7 +107,7 @@ def test_every_promised_moment_and_all_since_the_window_began_can_be_read(world:
 
 
 @given(worlds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_kept_and_spare_are_all_there_is(world: World) -> None:
     found = decided(world)
     assert sorted((*found.kept, *found.spare), key=lambda release: release.csn) == world[0]
@@ -121,7 +121,7 @@ def test_kept_and_spare_are_all_there_is(world: World) -> None:
 
 
 @given(settled)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_spare_release_is_needed_by_no_moment_and_a_kept_one_by_some(world: World) -> None:
     """Without any one of the kept releases, a moment that is kept could not be read, or its row would be missing."""
     found = decided(world)
@@ -141,7 +141,7 @@ def test_a_spare_release_is_needed_by_no_moment_and_a_kept_one_by_some(world: Wo
 
 
 @given(settled)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_part_of_a_view_delta_that_is_kept_leads_to_a_moment_that_is_kept(world: World) -> None:
     found = decided(world)
     for view in VIEWS:
@@ -155,7 +155,7 @@ def test_every_part_of_a_view_delta_that_is_kept_leads_to_a_moment_that_is_kept(
 
 
 @given(worlds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_nobody_has_consumed_stays(world: World) -> None:
     found = decided(world)
     for view, state in world[3].items():
@@ -182,7 +182,7 @@ def test_time_alone_never_makes_anything_stay_that_could_go(world: World, passed
 
 
 @given(worlds)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_carried_out_and_decided_again_nothing_more_goes(world: World) -> None:
     found = decided(world)
     again = decided((list(found.kept), *world[1:]))
@@ -195,7 +195,7 @@ def test_carried_out_and_decided_again_nothing_more_goes(world: World) -> None:
 
 
 @given(worlds)
-@settings(max_examples=50)
+@settings(max_examples=40)
 def test_a_timeline_pruned_as_decided_shows_just_the_moments_kept(world: World) -> None:
     found = decided(world)
     view_delta = ZSet.of(((csn,), 1, Csn(csn)) for csn in range(1, LAST + 1))

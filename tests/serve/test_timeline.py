@@ -70,7 +70,7 @@ def chunked(draw: st.DrawFn) -> tuple[ViewHistory, list[Csn]]:
 
 
 @given(chunked())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_every_moment_read_from_the_timeline_is_the_view_at_that_moment(case: tuple[ViewHistory, list[Csn]]) -> None:
     history, ends = case
     timeline = Timeline.beginning(history.initial, history.begin)
@@ -82,7 +82,7 @@ def test_every_moment_read_from_the_timeline_is_the_view_at_that_moment(case: tu
 
 
 @given(chunked())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_chunks_of_any_size_give_the_same_timeline(case: tuple[ViewHistory, list[Csn]]) -> None:
     history, ends = case
     timeline = Timeline.beginning(history.initial, history.begin)
@@ -92,7 +92,7 @@ def test_chunks_of_any_size_give_the_same_timeline(case: tuple[ViewHistory, list
 
 
 @given(view_histories())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_a_row_stands_in_at_most_one_run_at_a_time_and_a_run_ends_only_where_the_count_changes(
     history: ViewHistory,
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_row_stands_in_at_most_one_run_at_a_time_and_a_run_ends_only_where_the
 
 
 @given(chunked())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_a_change_touches_open_runs_of_changed_rows_and_nothing_else(case: tuple[ViewHistory, list[Csn]]) -> None:
     history, (end, *_) = case
     before = Timeline.beginning(history.initial, history.begin)
@@ -119,7 +119,7 @@ def test_a_change_touches_open_runs_of_changed_rows_and_nothing_else(case: tuple
 
 
 @given(view_histories(), st.data())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_rewinding_undoes_advancing(history: ViewHistory, data: st.DataObject) -> None:
     to = data.draw(st.integers(history.begin, LAST))
     assert rewind(history.timeline(), Csn(to)) == history.timeline(to)
@@ -134,7 +134,7 @@ def pruned(draw: st.DrawFn) -> tuple[ViewHistory, Csn, frozenset[Csn]]:
 
 
 @given(pruned())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_pruning_keeps_every_moment_that_it_should_and_no_run_that_none_of_them_shows(
     case: tuple[ViewHistory, Csn, frozenset[Csn]],
 ) -> None:
@@ -154,7 +154,7 @@ def test_pruning_keeps_every_moment_that_it_should_and_no_run_that_none_of_them_
 
 
 @given(pruned(), st.data())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_pruning_again_and_advancing_after_pruning_commute(
     case: tuple[ViewHistory, Csn, frozenset[Csn]], data: st.DataObject
 ) -> None:
@@ -238,7 +238,7 @@ class TestSection23:
         assert timeline.inserted_at(Csn(2)) == ZSet.from_rows([(2,)])
 
     @given(chunked())
-    @settings(max_examples=50)
+    @settings(max_examples=30)
     def test_coarse_timestamps_are_right_at_the_ends_of_chunks(self, case: tuple[ViewHistory, list[Csn]]) -> None:
         history, ends = case
         timeline = Timeline.beginning(history.initial, history.begin)

@@ -24,7 +24,7 @@ view updates, (n - 1)/2 of them on average: S1 = (n - 1) V_n / 2. Together
 
 For one V at every n, VS_{n+1} - VS_n = V/2 - U/(2n(n+1)) is negative just while n (n + 1) < U/V: one minimum, at the
 smallest n with n (n + 1) >= U/V, near sqrt(U/V). The paper puts it "around the point where S1 and S2 meet"; they meet
-at (3 + sqrt(9 + 4U/V)) / 2, between 1.5 and 3 chunks more.
+at (3 + sqrt(9 + 4U/V)) / 2, 1 to 2.6 chunks beyond the best n.
 
 *Prediction for writers that nobody stops.* U is now the time over which the updates arrive. A chunk that arrived over
 U/n waits until the one before it is installed: not at all while V_n <= U/n, and (i - 1) (V_n - U/n) for the i-th
