@@ -15,7 +15,9 @@ HeadwaterError
 │   ├── ChangeFeedDisabled     CHANGE_FEED_DISABLED
 │   ├── HistoryLost            HISTORY_LOST
 │   ├── TableReplaced          TABLE_REPLACED
-│   └── SchemaChanged          SCHEMA_CHANGED
+│   ├── SchemaChanged          SCHEMA_CHANGED
+│   ├── MalformedMessage       MALFORMED_MESSAGE
+│   └── ContradictingMessages  CONTRADICTING_MESSAGES
 ├── MomentProblem
 │   ├── MomentInFuture         MOMENT_IN_FUTURE
 │   ├── MomentBeforeHistory    MOMENT_BEFORE_HISTORY
@@ -154,6 +156,18 @@ class TableReplaced(SourceProblem):
 
 class SchemaChanged(SourceProblem):
     code = "SCHEMA_CHANGED"
+
+
+class MalformedMessage(SourceProblem):
+    """A change message that can't be read; nothing of it was taken."""
+
+    code = "MALFORMED_MESSAGE"
+
+
+class ContradictingMessages(SourceProblem):
+    """Messages that can't all be true; the later one was not taken."""
+
+    code = "CONTRADICTING_MESSAGES"
 
 
 class MomentProblem(HeadwaterError):
