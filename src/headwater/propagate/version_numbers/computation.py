@@ -62,9 +62,11 @@ class Computation:
     seen_by_view: set[tuple[LeafId, Row]] = field(default_factory=set)  # probes that the view was asked for
     open: dict[QuestionId, tuple[Walk, Question]] = field(default_factory=dict)
 
+    has_news: bool = True  # something was learned since it last asked
+
     @property
     def is_complete(self) -> bool:
-        return not self.open and all(walk.is_complete for walk in self.walks)
+        return not self.open and not self.has_news
 
     @property
     def walks(self) -> tuple[Walk, ...]:
@@ -72,6 +74,9 @@ class Computation:
 
     def ask(self, fresh: Callable[[], QuestionId]) -> Iterator[Question]:
         """Everything that can be asked now: of the view where it may know, else one sub-query for each group."""
+        if not self.has_news:
+            return
+        self.has_news = False
         for walk in self.walks:
             unmet = walk.unmet()
             for leaf, probes in list(unmet.items()):
@@ -187,6 +192,7 @@ class Computation:
 
     def _closed(self, number: QuestionId) -> tuple[Walk, Question]:
         walk, question = self.open.pop(number)
+        self.has_news = True
         for leaf, probes in _probes(question):
             walk.asked[leaf].difference_update(probes)
         return walk, question

@@ -21,7 +21,7 @@ joined nothing when it was refreshed), and the answer would be short of them; so
 (2) The view's row must also tell all attributes that outputs and conditions outside the path's links need. (3) A
 missing update of a relation whose key the view does not show is redone in the paper through the relation that
 determines it, from the result of that update's own computation, which may itself be waiting; here the source is asked
-instead (``Chain.unidentified``).
+instead (``Computation.hear_view``).
 """
 
 from __future__ import annotations

@@ -9,12 +9,13 @@ answers are mixed [SzeLing00 Theorem 1: "proceed recursively ... in the same seq
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headwater.algebra.plan import LeafId
 from headwater.algebra.scalar import compile_scalar
 from headwater.algebra.zset import Row
+from headwater.errors import InternalError
 from headwater.propagate.version_numbers.access import AccessPath, Visit
 from headwater.propagate.version_numbers.compensation import Bag, Piece, is_known
 from headwater.propagate.version_numbers.definition import JoinView, attributes_of
@@ -45,10 +46,6 @@ class Walk:
             if open_probes:
                 found[visit.leaf] = tuple(open_probes)
         return found
-
-    @property
-    def is_complete(self) -> bool:
-        return not any(self.asked.values()) and not self.unmet()
 
     def learn(self, leaf: LeafId, piece: Piece) -> None:
         """Keep what a compensated answer tells. What is known already is as true, and stays."""
@@ -92,7 +89,7 @@ class Walk:
             if equal and all(test(row) is True for test in spanning):
                 yield rows, count
 
-    def _probes(self, visit: Visit, rows: Iterator[Row] | tuple[Row, ...] | list[Row]) -> list[Row]:
+    def _probes(self, visit: Visit, rows: Iterable[Row]) -> list[Row]:
         values = (self.view.values(visit.parent, visit.parent_attributes, row) for row in rows)
         return [probe for probe in dict.fromkeys(values) if None not in probe]  # NULL joins nothing
 
@@ -106,5 +103,6 @@ def output_rows(view: JoinView, walk: Walk) -> dict[Row, int]:
         row = tuple(value for scan in view.leaves for value in rows[scan.leaf])
         shown = tuple(value(row) for value in values)
         sums[shown] = sums.get(shown, 0) + count
-    assert all(is_known(row) for row in sums)  # noqa: S101
+    if not all(is_known(row) for row in sums):
+        raise InternalError(f"the view was taken as an answer for rows that it does not show in full: {sums}")
     return {row: count for row, count in sums.items() if count}
