@@ -4,21 +4,22 @@ Both are read into one type. What can't be read raises ``MalformedMessage`` and 
 expected; nothing is guessed, and no value of a row stands in the error. Numbers with a point are read as decimals, not
 as floats: a message is not the place to lose a digit.
 
-*Debezium.* ``op`` is c(reate), u(pdate), d(elete), r(ead) or t(runcate); ``before`` and ``after`` are images of the row;
-``source`` tells the table, the ``lsn``, the transaction and the time. The lsn orders changes but is not dense, and rows
-copied in bulk can share one; ``transaction.total_order``, which the connector gives on request, tells them apart. An
-update or delete without its ``before`` (a table without full replica identity) can't be undone or applied exactly
-and is refused. The envelope may stand alone or under ``payload``. Tombstones, heartbeats and transaction markers
-tell of no row: they are read as None.
+*Debezium.* ``op`` is c(reate), u(pdate), d(elete), r(ead) or t(runcate); ``before`` and ``after`` are images of the
+row; ``source`` tells the table, the ``lsn``, the transaction and the time. The lsn orders changes but is not dense,
+and rows copied in bulk can share one; ``transaction.total_order``, which the connector gives on request, tells them
+apart. An update or delete without its ``before`` (a table without full replica identity) can't be undone or applied
+exactly and is refused. The envelope may stand alone or under ``payload``. Tombstones, heartbeats and transaction
+markers tell of no row: they are read as None.
 
-*Plain rows.* ``{"table": "shop.orders", "version": 7, "op": "c", "row": {...}}``, with ``before`` and ``after`` in place of
-``row`` for an update. Versions count 1, 2, 3, ... in each table; a version of several rows numbers them by ``part``,
-1 to ``parts``.
+*Plain rows.* ``{"table": "shop.orders", "version": 7, "op": "c", "row": {...}}``, with ``before`` and ``after`` in
+place of ``row`` for an update. Versions count 1, 2, 3, ... in each table; a version of several rows numbers them by
+``part``, 1 to ``parts``.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -54,8 +55,13 @@ class Position:
     version: int
     part: int = 0
 
+    @classmethod
+    def end_of(cls, version: int) -> Position:
+        """After every part of a version."""
+        return cls(version, sys.maxsize)
+
     def __str__(self) -> str:
-        return f"{self.version}.{self.part}" if self.part else str(self.version)
+        return f"{self.version}.{self.part}" if 0 < self.part < sys.maxsize else str(self.version)
 
 
 @dataclass(frozen=True, slots=True)

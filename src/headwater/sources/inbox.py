@@ -4,8 +4,8 @@ Messages of one source and table are a stream, ordered by version [SzeLing00 §3
 at the view site"]. A message is handed on when it is certain that no other comes before it, and not sooner:
 
 - in a **dense** stream versions count 1, 2, 3, ..., so a number that is not there is a gap;
-- in an **ordered** stream (Debezium's lsn) numbers only grow, and a gap shows nowhere. There the source has to say which
-  positions it has (``confirm``); until it does, messages wait.
+- in an **ordered** stream (Debezium's lsn) numbers only grow, and a gap shows nowhere. There the source has to say
+  which positions it has (``confirm``); until it does, messages wait.
 
 What is not here may be late or lost, and nobody can tell which. So the inbox waits; after a limit it asks the source
 again; after so many times it wants the table repaired by a query, whose answer tells the state at a version and so
@@ -53,11 +53,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class AskSource:
-    """Have the source tell again what it has after a position; ``missing`` are the versions known to be lost, if any."""
+    """Have the source tell again what it has after a position; ``lost`` are the versions known not to be here."""
 
     stream: StreamName
     after: Position
-    missing: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,10 @@ class _Stream:
     delivered: Position  # everything up to it was handed on or is in a state that was read
     heard: float  # when a message last came, or the source was last asked because none did
     held: dict[Position, ChangeMessage] = field(default_factory=dict)  # all after ``delivered``
-    confirmed: Position | None = None  # ordered streams: the source has told of all positions up to it
-    announced: set[Position] = field(default_factory=set)  # those in (delivered, confirmed]
+    confirmed: int = -1  # the source has told of all positions up to this version
+    announced: set[Position] = field(default_factory=set)  # of these, those after ``delivered``
     in_doubt: str | None = None  # why only a query can help
+    doubtful: int = 0  # up to this version; a query of an older state does not help
     since: float | None = None  # when it began to wait; None when it does not
     asked_at: float | None = None
     askings: int = 0
@@ -121,11 +122,12 @@ class _Stream:
             return []
         return self._ready_dense() if self.numbering is Numbering.DENSE else self._ready_ordered()
 
-    def missing(self) -> tuple[int, ...]:
+    def lost(self) -> tuple[int, ...]:
         """The versions that are known to exist and are not here, complete."""
         if self.numbering is Numbering.ORDERED:
             return tuple(sorted({position.version for position in self.announced - set(self.held)}))
-        newest = max((position.version for position in self.held), default=self.delivered.version)
+        told_of = (position.version for position in (*self.held, *self.announced))
+        newest = max(told_of, default=self.delivered.version)
         return tuple(v for v in range(self.delivered.version + 1, newest + 1) if not self._parts(v))
 
     def _ready_dense(self) -> list[Position]:
@@ -159,11 +161,11 @@ class Inbox:
     streams: dict[StreamName, _Stream] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
-    def open(self, name: StreamName, numbering: Numbering, after: Position, now: float) -> None:
-        """Begin a stream whose table is known as of a position."""
+    def open(self, name: StreamName, numbering: Numbering, after: int, now: float) -> None:
+        """Begin a stream whose table is known as of a version."""
         if name in self.streams:
             raise InternalError(f"the stream {name} is open")
-        self.streams[name] = _Stream(name, numbering, after, now)
+        self.streams[name] = _Stream(name, numbering, Position.end_of(after), now)
 
     def receive_text(
         self, text: str | bytes, source: str, read: Callable[[str | bytes, str], ChangeMessage | None], now: float
@@ -181,10 +183,11 @@ class Inbox:
         if stream is None:
             return Outcome()  # a table that nobody reads
         stream.heard = now
-        if message.operation is Operation.READ:
-            return self._doubt(stream, now, "a snapshot was read, and no message tells how many rows it had")
         if message.position <= stream.delivered:
             return Outcome()
+        version = message.position.version
+        if message.operation is Operation.READ:
+            return self._doubt(stream, now, version, "a snapshot was read, and no message tells how many rows it had")
         held = stream.held.get(message.position)
         if held == message:
             return Outcome()
@@ -192,40 +195,41 @@ class Inbox:
             error = ContradictingMessages(
                 f"Two messages of {stream.name} at position {message.position} differ.",
                 table=message.table,
-                version=message.position.version,
+                version=version,
                 remedy="The table is repaired by query. For Debezium, switch on provide.transaction.metadata, which "
                 "tells rows apart that share an lsn.",
             )
             self.refused.append(Refused(message, error))
-            return self._doubt(stream, now, f"messages at position {message.position} contradict each other")
+            return self._doubt(stream, now, version, f"messages at position {message.position} contradict each other")
         stream.held[message.position] = message
         return self._hand_on(stream, now)
 
-    def confirm(self, name: StreamName, up_to: Position, positions: Iterable[Position], now: float) -> Outcome:
-        """The source's word: after what was handed on, these positions and no others exist up to ``up_to``."""
+    def confirm(self, name: StreamName, up_to: int, positions: Iterable[Position], now: float) -> Outcome:
+        """The source's word: after what was handed on, these positions and no others exist up to version ``up_to``."""
         stream = self.streams[name]
         stream.heard = now
-        if stream.confirmed is not None and up_to <= stream.confirmed:
+        if up_to <= stream.confirmed:
             return Outcome()
         stream.confirmed = up_to
-        stream.announced |= {position for position in positions if stream.delivered < position <= up_to}
-        unknown = sorted(p for p in stream.held if p <= up_to and p not in stream.announced)
+        stream.announced |= {each for each in positions if stream.delivered < each <= Position.end_of(up_to)}
+        unknown = [each for each in stream.held if each.version <= up_to and each not in stream.announced]
         if unknown and stream.numbering is Numbering.ORDERED:
-            return self._doubt(
-                stream, now, f"the source does not know of position {unknown[0]}, of which a message told"
-            )
+            reason = f"a message told of position {min(unknown)}, of which the source does not know"
+            return self._doubt(stream, now, max(unknown).version, reason)
         return self._hand_on(stream, now)
 
-    def repaired(self, name: StreamName, at: Position, now: float) -> Outcome:
-        """The table was read as of a position: it stands for every message up to there."""
+    def repaired(self, name: StreamName, version: int, now: float) -> Outcome:
+        """The table was read as of a version: that stands for every message up to there."""
         stream = self.streams[name]
+        at = Position.end_of(version)
         if at < stream.delivered:
             return Outcome()
         stream.delivered = at
         stream.held = {position: message for position, message in stream.held.items() if position > at}
         stream.announced = {position for position in stream.announced if position > at}
-        stream.in_doubt = stream.since = stream.asked_at = None
-        stream.askings = 0
+        if version >= stream.doubtful:
+            stream.in_doubt = stream.since = stream.asked_at = None
+            stream.askings = 0
         return self._hand_on(stream, now)
 
     def tick(self, now: float) -> tuple[Instruction, ...]:
@@ -241,7 +245,7 @@ class Inbox:
                 raise InternalError(f"{stream.name} holds what it has handed on")
             if stream.ready():
                 raise InternalError(f"{stream.name} keeps back what is ready")
-            if (stream.since is None) != (not stream.held and not stream.missing() and stream.in_doubt is None):
+            if (stream.since is None) != (not stream.held and not stream.lost() and stream.in_doubt is None):
                 raise InternalError(f"{stream.name} does not know whether it waits")
 
     def _fits(self, stream: _Stream, message: ChangeMessage) -> bool:
@@ -252,15 +256,17 @@ class Inbox:
     def _hand_on(self, stream: _Stream, now: float) -> Outcome:
         handed_on = tuple(stream.held.pop(position) for position in stream.ready())
         if handed_on:
-            stream.delivered = handed_on[-1].position
+            last = handed_on[-1].position
+            stream.delivered = Position.end_of(last.version) if stream.numbering is Numbering.DENSE else last
             stream.announced = {position for position in stream.announced if position > stream.delivered}
             stream.since = stream.asked_at = None
             stream.askings = 0
-        if stream.since is None and (stream.held or stream.missing() or stream.in_doubt is not None):
+        if stream.since is None and (stream.held or stream.lost() or stream.in_doubt is not None):
             stream.since = now
         return Outcome(handed_on)
 
-    def _doubt(self, stream: _Stream, now: float, reason: str) -> Outcome:
+    def _doubt(self, stream: _Stream, now: float, version: int, reason: str) -> Outcome:
+        stream.doubtful = max(stream.doubtful, version)
         if stream.in_doubt is not None:
             return Outcome()
         stream.in_doubt = reason
@@ -280,23 +286,23 @@ class Inbox:
         stream.asked_at = now
         if stream.in_doubt is None and stream.askings >= self.limits.askings:
             stream.in_doubt = f"the source was asked {stream.askings} times in vain"
+            stream.doubtful = max(stream.lost() or [position.version for position in stream.held])
         if stream.in_doubt is not None:
             yield _repair(stream)
         else:
             stream.askings += 1
-            yield AskSource(stream.name, stream.delivered, stream.missing())
+            yield AskSource(stream.name, stream.delivered, stream.lost())
 
 
 def _repair(stream: _Stream) -> RepairByQuery:
-    newest = max((position.version for position in stream.held), default=stream.delivered.version)
-    return RepairByQuery(stream.name, newest, stream.in_doubt or "")
+    return RepairByQuery(stream.name, stream.doubtful, stream.in_doubt or "")
 
 
 def _waiting(stream: _Stream) -> Waiting:
     if stream.in_doubt is not None:
         what, why = "a repair by query", stream.in_doubt
-    elif missing := stream.missing():
-        what = "versions " + ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+    elif lost := stream.lost():
+        what = "versions " + ", ".join(map(str, lost[:10])) + (", ..." if len(lost) > 10 else "")
         why = "later ones are here" if stream.numbering is Numbering.DENSE else "the source has them"
     else:
         what = "the source's word on what it has"
