@@ -18,15 +18,7 @@ from headwater.algebra.plan import LeafId, Plan, scans
 from headwater.algebra.zset import Row, ZSet
 from headwater.engine.reference import evaluate_plan, latest_csn
 from headwater.propagate.version_numbers.definition import BaseRelation, JoinView
-from headwater.propagate.version_numbers.numbers import (
-    BaseRelationVersion,
-    DataSourceVersion,
-    RefreshedVersion,
-    SourceName,
-)
-from headwater.propagate.version_numbers.questions import SourceAnswer, SubQuery, ViewAnswer, ViewQuery
-from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, SelfMaintenance
-from headwater.propagate.version_numbers.site import (
+from headwater.propagate.version_numbers.instructions import (
     Apply,
     Ask,
     AskAgain,
@@ -35,8 +27,16 @@ from headwater.propagate.version_numbers.site import (
     Instruction,
     Patience,
     Tick,
-    ViewSite,
 )
+from headwater.propagate.version_numbers.numbers import (
+    BaseRelationVersion,
+    DataSourceVersion,
+    RefreshedVersion,
+    SourceName,
+)
+from headwater.propagate.version_numbers.questions import SourceAnswer, SubQuery, ViewAnswer, ViewQuery
+from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, SelfMaintenance
+from headwater.propagate.version_numbers.site import ViewSite
 from headwater.propagate.version_numbers.updates import Change, Transaction, Update, signed
 from headwater.propagate.version_numbers.view_change import apply_steps
 

@@ -11,9 +11,9 @@ from sqlglot import exp
 from headwater.algebra.plan import Filter, Join, LeafId, Plan, Project, Scan
 from headwater.algebra.zset import Row
 from headwater.propagate.version_numbers.definition import BaseRelation, ForeignKey
+from headwater.propagate.version_numbers.instructions import Tick
 from headwater.propagate.version_numbers.numbers import SourceName
 from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, NOTHING, SelfMaintenance
-from headwater.propagate.version_numbers.site import Tick
 from headwater.propagate.version_numbers.updates import Change, Deletion, Insertion, Modification
 from tests.theory.autonomous import AutonomousSource, Network, Tables, Warehouse, changed
 from tests.theory.worlds import column

@@ -27,6 +27,7 @@ from headwater.propagate.version_numbers.compensation import (
     undo_interfering,
 )
 from headwater.propagate.version_numbers.definition import BaseRelation, ForeignKey, JoinView, attributes_of
+from headwater.propagate.version_numbers.instructions import Apply, Ask, AskAgain, Tick
 from headwater.propagate.version_numbers.numbers import (
     BaseRelationVersion,
     DataSourceVersion,
@@ -36,7 +37,7 @@ from headwater.propagate.version_numbers.numbers import (
 )
 from headwater.propagate.version_numbers.questions import SourceAnswer, SubQuery, ViewQuery
 from headwater.propagate.version_numbers.self_maintenance import NOTHING
-from headwater.propagate.version_numbers.site import Apply, Ask, AskAgain, Tick, ViewSite
+from headwater.propagate.version_numbers.site import ViewSite
 from headwater.propagate.version_numbers.updates import (
     Change,
     Deletion,
@@ -528,6 +529,15 @@ class TestMessages:
         warehouse.settle()
         assert warehouse.most_in_flight > 10
         assert len(warehouse.states) == 121
+
+    def test_transactions_of_tables_that_the_view_does_not_read_are_counted_and_not_kept(self) -> None:
+        warehouse = self.warehouse()
+        elsewhere = Update("t9", BaseRelationVersion(2), (Insertion((1, 1, 1)),))
+        (change,) = warehouse.site.handle(Transaction(S, DataSourceVersion(2), (elsewhere,)), 0)
+        assert isinstance(change, Apply)
+        assert change.steps == ()
+        assert warehouse.site.log.updates == {}
+        assert warehouse.site.log.processed[S] == 2
 
     def test_updates_are_forgotten_when_the_view_reflects_them(self) -> None:
         warehouse = self.warehouse()

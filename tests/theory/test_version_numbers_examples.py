@@ -26,10 +26,7 @@ from headwater.propagate.version_numbers.compensation import (
 )
 from headwater.propagate.version_numbers.computation import Computation
 from headwater.propagate.version_numbers.definition import BaseRelation, JoinView
-from headwater.propagate.version_numbers.numbers import InitialVersion, QueriedVersion, SourceName
-from headwater.propagate.version_numbers.questions import SourceAnswer, SubQuery, ViewAnswer, ViewQuery
-from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, NOTHING
-from headwater.propagate.version_numbers.site import (
+from headwater.propagate.version_numbers.instructions import (
     Apply,
     Ask,
     AskAgain,
@@ -39,8 +36,11 @@ from headwater.propagate.version_numbers.site import (
     Instruction,
     Patience,
     Tick,
-    ViewSite,
 )
+from headwater.propagate.version_numbers.numbers import InitialVersion, QueriedVersion, SourceName
+from headwater.propagate.version_numbers.questions import SourceAnswer, SubQuery, ViewAnswer, ViewQuery
+from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, NOTHING
+from headwater.propagate.version_numbers.site import ViewSite
 from headwater.propagate.version_numbers.updates import Change, Deletion, Insertion, Modification, Transaction
 from headwater.propagate.version_numbers.view_change import AddRows, DeleteWhere, SetWhere
 from tests.theory.autonomous import Network, Warehouse

@@ -9,8 +9,8 @@ The path is a tree: a leaf is asked with the values of one leaf reached before i
 cycle are no links of the tree; they are tested when the rows of all leaves are there.
 
 *Where we depart.* For a cartesian product the paper takes the other part's rows from the view unless it is empty.
-That the view shows them completely needs more than the paper says (the other part may have no row in the view while
-it has rows), so we ask the sources.
+That needs a projection that keeps the rows of both parts apart, with their counts, and missing updates of the other
+part could not be redone in rows that show it joined; so we ask the sources.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
 from headwater.algebra.plan import LeafId
 from headwater.errors import ContradictingMessages, InternalError
@@ -38,6 +37,20 @@ from headwater.propagate.version_numbers import numbers
 from headwater.propagate.version_numbers.compensation import Updates, interfering_updates, missing_updates
 from headwater.propagate.version_numbers.computation import Computation, Question, start_computation
 from headwater.propagate.version_numbers.definition import JoinView
+from headwater.propagate.version_numbers.instructions import (
+    Apply,
+    Ask,
+    AskAgain,
+    AskAgainForUpdates,
+    Awaited,
+    AwaitsAnswer,
+    AwaitsTransactions,
+    AwaitsUpdates,
+    Event,
+    Instruction,
+    Patience,
+    Tick,
+)
 from headwater.propagate.version_numbers.log import UpdateLog
 from headwater.propagate.version_numbers.numbers import (
     BaseRelationVersion,
@@ -50,93 +63,6 @@ from headwater.propagate.version_numbers.numbers import (
 from headwater.propagate.version_numbers.questions import QuestionId, SourceAnswer, SubQuery, ViewAnswer, ViewQuery
 from headwater.propagate.version_numbers.self_maintenance import EVERYTHING, SelfMaintenance
 from headwater.propagate.version_numbers.updates import Change, Deletion, Transaction, Update
-from headwater.propagate.version_numbers.view_change import ViewStep
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Nothing came, but time has passed."""
-
-
-Event: TypeAlias = Transaction | SourceAnswer | ViewAnswer | Tick
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    question: Question
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Change the view in one step, after all that were applied before; it then reflects ``refreshed``."""
-
-    transaction: Transaction
-    steps: tuple[ViewStep, ...]
-    refreshed: tuple[RefreshedVersion, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskAgain:
-    """Have the source tell its transactions again: those named, or, with none named, all after ``after``."""
-
-    source: SourceName
-    versions: tuple[DataSourceVersion, ...] = ()
-    after: DataSourceVersion | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AskAgainForUpdates:
-    """Have the source tell again the transactions that led a relation to these versions."""
-
-    source: SourceName
-    table: str
-    versions: tuple[BaseRelationVersion, ...]
-
-
-Instruction: TypeAlias = Ask | Apply | AskAgain | AskAgainForUpdates
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait, in the caller's unit of time, before asking again; and again after as long."""
-
-    answer: float  # for an answer
-    notification: float  # for a notification that a later one, or an answer, has overtaken
-    silence: float  # for any notification at all: the newest may be lost, and nothing overtakes it
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitsAnswer:
-    question: Question
-    since: float
-    attempts: int
-
-    def __str__(self) -> str:
-        return f"an answer to {self.question}, since {self.since}, asked {self.attempts} times"
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitsTransactions:
-    source: SourceName
-    versions: tuple[DataSourceVersion, ...]
-    since: float
-
-    def __str__(self) -> str:
-        return f"transactions {list(self.versions)} of {self.source}, since {self.since}: later ones are here"
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitsUpdates:
-    source: SourceName
-    table: str
-    versions: tuple[BaseRelationVersion, ...]
-    since: float
-
-    def __str__(self) -> str:
-        return f"updates {list(self.versions)} of {self.table}, since {self.since}: an answer has seen them"
-
-
-Awaited: TypeAlias = AwaitsAnswer | AwaitsTransactions | AwaitsUpdates
 
 
 @dataclass(slots=True)
@@ -160,6 +86,7 @@ class _Asked:
 class _Held:
     answer: SourceAnswer
     since: float
+    last: float  # when the lost updates were last asked for, or the answer came
 
 
 @dataclass(slots=True)
@@ -174,8 +101,8 @@ class ViewSite:
     asked: dict[QuestionId, _Asked] = field(default_factory=dict)
     held: dict[QuestionId, _Held] = field(default_factory=dict)  # answers that wait for updates; still in ``asked``
     heard: dict[SourceName, float] = field(default_factory=dict)  # when something last came from a source
-    overtaken: dict[SourceName, float] = field(default_factory=dict)  # when a gap was noticed, or last asked for
-    gaps: dict[SourceName, float] = field(default_factory=dict)  # when a gap was noticed
+    gaps: dict[SourceName, float] = field(default_factory=dict)  # when a transaction was found to be overtaken
+    gaps_asked: dict[SourceName, float] = field(default_factory=dict)  # when it was last asked for; else as in ``gaps``
     questions: int = 0
 
     @classmethod
@@ -209,7 +136,7 @@ class ViewSite:
                 self._hear_transaction(event, now)
             case SourceAnswer():
                 if self._is_wanted(event):
-                    self.held[event.question] = _Held(event, now)
+                    self.held[event.question] = _Held(event, now, now)
             case ViewAnswer():
                 asked = self.asked.pop(event.question, None)
                 if asked is not None:
@@ -269,10 +196,12 @@ class ViewSite:
         if transaction.source not in self.log.processed:
             return
         self.heard[transaction.source] = now
-        self.log.receive(transaction)
+        # Its number counts, whatever it changed; of what it changed, only what the view reads.
+        read = tuple(update for update in transaction.updates if self.view.leaves_of(update.table))
+        self.log.receive(replace(transaction, updates=read))
         if self.log.lost_transactions(transaction.source):
             self.gaps.setdefault(transaction.source, now)
-            self.overtaken.setdefault(transaction.source, now)
+            self.gaps_asked.setdefault(transaction.source, now)
 
     def _send_for_computation(self) -> None:
         for source in self.log.processed:
@@ -281,7 +210,7 @@ class ViewSite:
                 self.log.send(transaction)
             if not self.log.lost_transactions(source):
                 self.gaps.pop(source, None)
-                self.overtaken.pop(source, None)
+                self.gaps_asked.pop(source, None)
 
     def _in_flight(self, transaction: Transaction) -> _InFlight:
         """Assign initial versions, one leaf after another, and start a computation for each."""
@@ -380,13 +309,13 @@ class ViewSite:
                 asked.last = now
                 asked.attempts += 1
                 yield Ask(asked.question)
-        for source, last in list(self.overtaken.items()):
+        for source, last in list(self.gaps_asked.items()):
             if now - last >= self.patience.notification:
-                self.overtaken[source] = now
+                self.gaps_asked[source] = now
                 yield AskAgain(source, versions=self.log.lost_transactions(source))
         for held in self.held.values():
-            if now - held.since >= self.patience.notification:
-                held.since = now
+            if now - held.last >= self.patience.notification:
+                held.last = now
                 for table, versions in self._lacking(held.answer).items():
                     yield AskAgainForUpdates(self._source_of(table), table, versions)
         for source, last in list(self.heard.items()):
