@@ -17,7 +17,21 @@ HeadwaterError
 │   ├── TableReplaced          TABLE_REPLACED
 │   ├── SchemaChanged          SCHEMA_CHANGED
 │   ├── MalformedMessage       MALFORMED_MESSAGE
-│   └── ContradictingMessages  CONTRADICTING_MESSAGES
+│   ├── ContradictingMessages  CONTRADICTING_MESSAGES
+│   ├── TableNotDecoded        TABLE_NOT_DECODED
+│   ├── PublicationIncomplete  PUBLICATION_INCOMPLETE
+│   ├── ReplicaIdentityNarrow  REPLICA_IDENTITY_NARROW
+│   ├── UnsupportedType        UNSUPPORTED_TYPE
+│   └── ValueRefused           VALUE_REFUSED
+├── DatabaseProblem            (what a database as a whole can't give)
+│   ├── DatabaseUnavailable    DATABASE_UNAVAILABLE (it may be there again later)
+│   ├── DatabaseNotReady       DATABASE_NOT_READY
+│   ├── SecretMissing          SECRET_MISSING
+│   ├── SlotLost               SLOT_LOST
+│   ├── SlotBusy               SLOT_BUSY
+│   ├── PublicationMissing     PUBLICATION_MISSING
+│   ├── LogUnreadable          LOG_UNREADABLE
+│   └── DatabaseFailed         DATABASE_FAILED
 ├── MomentProblem
 │   ├── MomentInFuture         MOMENT_IN_FUTURE
 │   ├── MomentBeforeHistory    MOMENT_BEFORE_HISTORY
@@ -168,6 +182,76 @@ class ContradictingMessages(SourceProblem):
     """Messages that can't all be true; the later one was not taken."""
 
     code = "CONTRADICTING_MESSAGES"
+
+
+class TableNotDecoded(SourceProblem):
+    """A relation of PostgreSQL whose changes its log does not tell as a table's own."""
+
+    code = "TABLE_NOT_DECODED"
+
+
+class PublicationIncomplete(SourceProblem):
+    """A publication that leaves out a table, or some of its rows, columns or kinds of change."""
+
+    code = "PUBLICATION_INCOMPLETE"
+
+
+class ReplicaIdentityNarrow(SourceProblem):
+    code = "REPLICA_IDENTITY_NARROW"
+
+
+class UnsupportedType(SourceProblem):
+    code = "UNSUPPORTED_TYPE"
+
+
+class ValueRefused(SourceProblem):
+    """A value that the column's Spark type can't hold without loss. The value itself is not shown."""
+
+    code = "VALUE_REFUSED"
+
+
+class DatabaseProblem(HeadwaterError):
+    """``database`` names the source, never with its password."""
+
+    def __init__(
+        self, message: str, *, database: str, remedy: str | None = None, code: str | None = None, **fields: Any
+    ) -> None:
+        super().__init__(message, remedy=remedy, code=code, database=database, **fields)
+        self.database = database
+
+
+class DatabaseUnavailable(DatabaseProblem):
+    code = "DATABASE_UNAVAILABLE"
+
+
+class DatabaseNotReady(DatabaseProblem):
+    code = "DATABASE_NOT_READY"
+
+
+class SecretMissing(DatabaseProblem):
+    code = "SECRET_MISSING"
+
+
+class SlotLost(DatabaseProblem):
+    """Changes between what was read and what the slot still has are gone: only ``resync`` finds them again."""
+
+    code = "SLOT_LOST"
+
+
+class SlotBusy(DatabaseProblem):
+    code = "SLOT_BUSY"
+
+
+class PublicationMissing(DatabaseProblem):
+    code = "PUBLICATION_MISSING"
+
+
+class LogUnreadable(DatabaseProblem):
+    code = "LOG_UNREADABLE"
+
+
+class DatabaseFailed(DatabaseProblem):
+    code = "DATABASE_FAILED"
 
 
 class MomentProblem(HeadwaterError):
