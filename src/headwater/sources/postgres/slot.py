@@ -12,11 +12,14 @@ slot moves only when the caller says up to where the changes are durable, which 
 forgotten how far its slot was: that is saved lazily.
 
 *Nothing lost.* The slot never stands beyond the position (else somebody else moved it: ``SlotLost``), so every commit
-after the position is still to come. A batch that is complete reports as its position where the log ended **before**
-it was peeked, if the server had flushed that far: the peek has then read every commit up to there. The end of what is
-*inserted* is taken for it, which is the beginning of the next record; the end of what is *flushed* may lie inside a
-commit, and a slot that stood there would pass over that commit. So a slot moves on over traffic that is not ours, and
-holds no log for it.
+after the position is still to come.
+
+*Nothing kept for others.* A slot must move on over traffic that is not ours, or the server keeps its log for ever. The
+position of a batch that was not cut short may so lie beyond its last transaction, at a place that (1) was the end of
+the **inserted** log at some time, which is where a record begins, and (2) was **flushed** before the peek, which has
+then read every commit before it. The end of the flushed log itself would not do: it may lie inside a commit, and a
+slot that stood there would pass over that commit. Under steady traffic that is flushed late no end is ever flushed when
+it is read, so the ends of earlier reads are kept until they are.
 
 *Large transactions.* ``most_messages`` bounds a batch to whole transactions: one that is larger comes alone, through a
 cursor on the server and into the spool, and is never in memory as a whole. A batch that fails half way is dropped and
@@ -46,6 +49,7 @@ T = TypeVar("T")
 PLUGIN = "pgoutput"
 MESSAGES_A_BATCH = 50_000
 _FETCH = 2_000
+_ENDS = 100
 _RESYNC = "Start over with resync, which finds what changed in the gap, deletes too, without rebuilding the views."
 
 _STATE = """
@@ -200,6 +204,7 @@ class SlotReader:
         self._retry = retry or Retry()
         self._sleep = sleep
         self._open: Connection | None = None
+        self._ends: list[Lsn] = []
 
     def close(self) -> None:
         if self._open is not None:
@@ -231,8 +236,13 @@ class SlotReader:
         except BaseException:
             spool.close()
             raise
-        complete = messages.count < most_messages and now.flushed >= now.log_end
-        return Batch(transactions, max(reached, now.log_end) if complete else reached, complete, found, spool)
+        complete = messages.count < most_messages
+        if complete:
+            self._ends.append(now.log_end)
+            passed = [end for end in self._ends if end <= now.flushed]
+            self._ends = [end for end in self._ends if end > now.flushed][-_ENDS:]
+            reached = max(reached, *passed) if passed else reached
+        return Batch(transactions, reached, complete, found, spool)
 
     def _advance(self, connection: Connection, position: Lsn) -> None:
         state = slot_state(connection, self._slot)

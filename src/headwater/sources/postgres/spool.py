@@ -93,7 +93,7 @@ class Batch:
     position: Lsn
     """Nothing at or before this place in the log is left to read."""
     complete: bool
-    """Whether the batch goes to where the log ended when it was read."""
+    """Whether it has all that the server had flushed when it was read, and was not cut short."""
     problems: tuple[SourceProblem, ...]
     """Tables of which the log may not have told all: leave their changes, and store the problem in their stead."""
     _spool: IO[bytes]
