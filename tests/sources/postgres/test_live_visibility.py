@@ -118,12 +118,12 @@ def test_each_snapshot_under_concurrent_writers_is_rebuilt_from_the_log(
         with copying(connection, fence, database=source.name) as copy:
             copied: Bag = Counter(copy.rows(source.tables[0]))
         reader = source.reader(joined)
-        until = time.monotonic() + 2.5
-        while time.monotonic() < until:
+        until = time.monotonic() + 1.0
+        while len(taken) < 150 or time.monotonic() < until:
             with seen(connection) as one:
                 taken.append(one)
             if len(taken) % 50 == 0:
-                log += [(t, bag(changes)) for t, changes in source.drain(reader, most_messages=200)]
+                log += [(t, bag(changes)) for t, changes in source.drain(reader)]
     source.owner.execute("INSERT INTO public.accounts VALUES (0, 0)")  # flushes what the writers left
     while not copy.covered.by(source.position) or not log or log[-1][1] != Counter({(0, 0): 1}):
         log += [(t, bag(changes)) for t, changes in source.drain(reader)]
@@ -132,8 +132,7 @@ def test_each_snapshot_under_concurrent_writers_is_rebuilt_from_the_log(
     kept = [(t, change) for t, change in log if not copy.holds(t.head)]
     with seen(source.connect()) as (_, final):
         assert plus(copied, *(change for _, change in kept)) == final
-    assert len(kept) > 100
-    assert len(taken) > 100
+    assert len(kept) > 20
 
     units = [LoggedUnit(Csn(csn), t.head.xid) for csn, (t, _) in enumerate(kept, start=1)]
     effects = {unit.csn: change for unit, (_, change) in zip(units, kept, strict=True)}

@@ -13,6 +13,7 @@ description   tables as PostgreSQL's catalog tells them
 publication   which tables' changes the log is read for
 slot          the log from where we left it, exactly once
 initial_copy  the first copy, and where the log takes over
+privileges    the statements that let Headwater in
 page          docs/postgres.md
 
 The first seven take values and return values. Nothing here knows of Spark.
