@@ -17,6 +17,7 @@ from headwater.errors import DatabaseUnavailable
 from headwater.sources.postgres.changes import Change, Truncated, signed_rows
 from headwater.sources.postgres.connection import Connection
 from headwater.sources.postgres.initial_copy import InitialCopy, copying, take_fence
+from headwater.sources.postgres.positions import parse_lsn
 from headwater.sources.postgres.publication import membership, prepare
 from headwater.sources.postgres.spool import Transaction
 from headwater.sources.postgres.tables import Row
@@ -241,6 +242,20 @@ def test_a_transaction_that_wrote_before_its_table_was_published_is_waited_for(
     found = source.drain(source.reader(joined))
     applied = [bag(changes) for t, changes in found if not copy.holds(t.head)]
     assert plus(rows, *applied) == Counter({(1, 1): 1, (2, 2): 1, (3, 3): 1})
+
+
+def test_a_copy_waits_until_what_it_sees_can_not_vanish(source: Source) -> None:
+    source.run("CREATE TABLE public.accounts (k int, n int)")
+    (table,) = source.describe("public.accounts")
+    source.owner.execute("SET synchronous_commit = off")
+    with closing(source.connect()) as connection:
+        fence = take_fence(connection, source.name)
+        source.owner.execute("INSERT INTO public.accounts VALUES (1, 1)")
+        with copying(connection, fence, database=source.name) as copy:
+            flushed = source.owner.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+            assert flushed is not None
+            assert copy.covered.by(parse_lsn(flushed[0]))
+            assert list(copy.rows(table)) == [(1, 1)]
 
 
 def test_an_exported_snapshot_shows_others_the_copy(source: Source) -> None:

@@ -148,6 +148,22 @@ def test_traffic_that_is_not_ours_moves_the_slot_on(orders: Source) -> None:
     assert len(orders.drain(reader)) == 1
 
 
+def test_ends_of_the_log_are_forgotten_with_their_connection(orders: Source) -> None:
+    """A server that crashed writes other records where unflushed ones were; a slot put there could split a commit."""
+    joined = orders.follow("public.orders")
+    orders.owner.execute("SET synchronous_commit = off")
+    reader = orders.reader(joined)
+    deadline = time.monotonic() + 20
+    while not reader._ends:
+        orders.run("CREATE TABLE IF NOT EXISTS public.other (x int)", "INSERT INTO public.other VALUES (1)")
+        reader.read(orders.position).close()
+        assert time.monotonic() < deadline
+    orders.owner.execute("SELECT pg_terminate_backend(%s)", (orders.opened[-1].info.backend_pid,))
+    with pytest.raises(DatabaseUnavailable):
+        reader.problems()
+    assert reader._ends == []
+
+
 def test_a_large_transaction_passes_through_a_small_memory(orders: Source) -> None:
     joined = orders.follow("public.orders")
     orders.run("INSERT INTO public.orders SELECT i, repeat('x', 100) FROM generate_series(1, 20000) AS i")

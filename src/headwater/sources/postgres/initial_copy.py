@@ -14,6 +14,9 @@ was published, or have logged its commit before the slot began and not yet becom
 The fence must be a number of our own. A snapshot's xmax would not do: a running transaction may have that number
 already.
 
+*Why nothing vanishes.* With asynchronous commit a snapshot shows transactions whose commits are not on disk yet, and a
+crash takes them back. So the copy begins only when the log is flushed to where it ended after the snapshot was taken.
+
 Many readers can share the copy: ``exported`` names the snapshot for SET TRANSACTION SNAPSHOT while the block lasts.
 """
 
@@ -29,7 +32,7 @@ from psycopg import IsolationLevel, sql
 from headwater.errors import DatabaseUnavailable
 from headwater.sources.postgres.changes import TransactionHead
 from headwater.sources.postgres.connection import Connection, translated
-from headwater.sources.postgres.positions import Xid, parse_lsn
+from headwater.sources.postgres.positions import Lsn, Xid, parse_lsn
 from headwater.sources.postgres.tables import Row, SourceTable, row_reader
 from headwater.sources.postgres.visibility import Covered, TransactionSnapshot
 
@@ -112,11 +115,20 @@ def copying(
             taken = _snapshot(connection)
             row = connection.execute("SELECT pg_export_snapshot(), pg_current_wal_insert_lsn()::text").fetchone()
             assert row is not None  # noqa: S101  one row
-            yield InitialCopy(taken, row[0], Covered(parse_lsn(row[1])), connection, database)
+            log_end = parse_lsn(row[1])
+            while _flushed(connection) < log_end:
+                sleep(_PAUSE)
+            yield InitialCopy(taken, row[0], Covered(log_end), connection, database)
     finally:
         if not connection.closed:
             connection.isolation_level = level
             connection.read_only = None
+
+
+def _flushed(connection: Connection) -> Lsn:
+    found = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+    assert found is not None  # noqa: S101  one row
+    return parse_lsn(found[0])
 
 
 def _snapshot(connection: Connection) -> TransactionSnapshot:

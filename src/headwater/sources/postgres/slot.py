@@ -19,7 +19,8 @@ position of a batch that was not cut short may so lie beyond its last transactio
 the **inserted** log at some time, which is where a record begins, and (2) was **flushed** before the peek, which has
 then read every commit before it. The end of the flushed log itself would not do: it may lie inside a commit, and a
 slot that stood there would pass over that commit. Under steady traffic that is flushed late no end is ever flushed when
-it is read, so the ends of earlier reads are kept until they are.
+it is read, so the ends of earlier reads are kept until they are, or until the connection breaks: after a crash the
+server's log may go on differently from where it was flushed.
 
 *Large transactions.* ``most_messages`` bounds a batch to whole transactions: one that is larger comes alone, through a
 cursor on the server and into the spool, and is never in memory as a whole. A batch that fails half way is dropped and
@@ -207,6 +208,8 @@ class SlotReader:
         self._ends: list[Lsn] = []
 
     def close(self) -> None:
+        # A server that crashed writes other records where unflushed ones were: no end outlives its connection.
+        self._ends = []
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -240,7 +243,7 @@ class SlotReader:
         if complete:
             self._ends.append(now.log_end)
             passed = [end for end in self._ends if end <= now.flushed]
-            self._ends = [end for end in self._ends if end > now.flushed][-_ENDS:]
+            self._ends = [end for end in self._ends if end > now.flushed][:_ENDS]
             reached = max(reached, *passed) if passed else reached
         return Batch(transactions, reached, complete, found, spool)
 
