@@ -29,6 +29,7 @@ from headwater.sources.postgres.slot import create_slot, drop_slot, require_usab
 from headwater.sources.postgres.spool import spool_beyond
 from headwater.sources.postgres.tables import TableName
 from tests.postgres_server import PostgresServer
+from tests.postgres_server import _run as run_server_program
 from tests.sources.postgres.conftest import PUBLICATION, Source
 
 TWO_SCHEMAS = (
@@ -187,6 +188,28 @@ def test_a_connection_that_breaks_is_made_anew_and_nothing_is_lost(orders: Sourc
     orders.owner.execute("SELECT pg_terminate_backend(%s)", (orders.opened[-1].info.backend_pid,))
     assert len(orders.drain(reader)) == 1
     assert pauses == [0.2]
+
+
+def test_after_a_crash_of_the_server_nothing_comes_twice_and_nothing_is_lost(
+    orders: Source, postgres: PostgresServer
+) -> None:
+    joined = orders.follow("public.orders")
+    reader = orders.reader(joined, retry=Retry(attempts=20))
+    orders.owner.execute("CHECKPOINT")
+    for number in range(3):
+        orders.run(f"INSERT INTO public.orders VALUES ({number}, 'x')")
+    before = orders.drain(reader)
+    reader.confirm(orders.position)  # which the server saves at its next checkpoint only
+    orders.run("INSERT INTO public.orders VALUES (3, 'x')")
+    data = str(postgres.directory / "data")
+    restart = ["-D", data, "-l", str(postgres.log), "-m", "immediate", "-w", "-t", "60", "restart"]
+    run_server_program(postgres.binaries / "pg_ctl", *restart, cwd=postgres.directory)
+    state = slot_state(orders.connect(), orders.slot)
+    assert state is not None
+    assert state.confirmed < orders.position  # it has forgotten
+    after = orders.drain(reader)
+    found = [change.new[0] for _, changes in before + after for change in changes]  # type: ignore[union-attr]
+    assert found == [0, 1, 2, 3]
 
 
 def test_a_source_that_is_gone_says_so_after_the_last_try(orders: Source) -> None:
