@@ -5,8 +5,11 @@ The paper asks for "recent" rates and leaves open how recent. Two estimators, wi
 - ``RecentRate``, the baseline: w is constant, so a step counts half after some steps. It follows a change of the
   stream within these steps, and in a stream that does not change it takes noise for change.
 - ``SettledRate``: w = 1/t at first, down to a small constant. Until the constant is reached, v is the mean of all
-  steps seen: of all unbiased estimates from independent steps of one distribution the one with the least variance.
-  After that, it is a recent rate with a long memory, so that it still gets over a change.
+  steps seen: for independent steps of one distribution, the weighted mean of the least variance. After that, it is a
+  recent rate with a long memory, so that it still gets over a change.
+
+The second estimates steady streams better; whether ONLINE gains by it depends on the cost functions (``foresight``
+says why, ``compare`` how much).
 
 TIMETOFULL(s) is the first step k >= 1 at which s + k·v, rounded down, would be full.
 """
