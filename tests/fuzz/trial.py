@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError, UnsupportedSql
 from tests.fuzz.case import Case
 from tests.fuzz.histories import TABLES, TYPES, Contents, Row, schema, values
 from tests.fuzz.queries import View
-from tests.spark.oracle import World, plain
+from tests.spark.oracle import WAYS, World, plain
 from tests.support.bags import assert_same_schema
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Trial:
 
     def refresh(self, view: str, start: int, *, look_back: bool) -> None:
         """Refresh and compare; ``look_back`` compares at a moment inside the round too."""
+        self.world.lake._context.sizes = WAYS[(self.rounds + list(self.texts).index(view)) % len(WAYS)]
         try:
             report = self.world.lake.refresh(view)
         except Exception as error:  # noqa: BLE001 (any error is a finding)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.context import Sizes
 from tests.support.bags import SHOWN, assert_same_schema
 
 if TYPE_CHECKING:
@@ -65,6 +66,15 @@ class Tracked:
     path: str
     since_csn: int
     since_version: int
+
+
+# Where small ends and large begins decides how a change is computed and written; the answer is the same.
+WAYS = (
+    Sizes(),
+    Sizes(large_table=1),
+    Sizes(large_table=1, small_view=0),
+    Sizes(broadcast=1, large_table=2, small_view=3),
+)
 
 
 @dataclass

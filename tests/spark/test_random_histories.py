@@ -14,7 +14,7 @@ import pytest
 
 from headwater.durable import DurablePoint
 from tests.spark.histories import COLUMNS, NAMES, Texts, commit, rows
-from tests.spark.oracle import World
+from tests.spark.oracle import WAYS, World
 
 FIRST = int(os.environ.get("HEADWATER_SPARK_SEED", "0"))
 HISTORIES = int(os.environ.get("HEADWATER_SPARK_HISTORIES", "40"))
@@ -99,6 +99,7 @@ class History:
 
     def refresh(self, to: int | None) -> None:
         before = self.world.view_csn("v")
+        self.world.lake._context.sizes = WAYS[len(self.story) % len(WAYS)]
         self.story.append(f"refresh from {before} to {to}")
         report = self.world.refresh("v", to)
         self.story.append(f"  {report}")

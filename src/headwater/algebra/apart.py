@@ -19,8 +19,8 @@ from sqlglot import exp
 
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
 from headwater.algebra.product import attributes_of
-from headwater.algebra.query import BaseDelta, Query, Term
-from headwater.algebra.time import Interval
+from headwater.algebra.query import BaseDelta, CsnRule, Query, Snapshot, Term
+from headwater.algebra.time import Csn, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,19 @@ def apart(query: Query, first: int, name: str, interval: Interval) -> tuple[Quer
     inner = _numbered(Joined(chosen, inside, _as_they_are(kept)).plan(), query.terms, [])
     rest = _numbered(Joined((answer, *others), outside, whole.outputs).plan(), query.terms, [BaseDelta(interval)])
     return replace(query, plan=inner[0], terms=inner[1], sign=1), replace(query, plan=rest[0], terms=rest[1])
+
+
+def of_keys(plan: Plan, keys: Sequence[Attribute], asked: Scan, term: BaseDelta, at: Csn) -> Query:
+    """The rows of a plan at a csn whose ``keys`` are among those asked for, each key of which stands once."""
+    whole = Joined.of(plan)
+    values = dict(whole.outputs)
+    same = [
+        exp.NullSafeEQ(this=exp.paren(values[key].copy()), expression=exp.column(name, quoted=True))
+        for key, name in zip(keys, asked.attributes, strict=True)
+    ]
+    joined = Joined((asked, *whole.inputs), (*same, *whole.conditions), whole.outputs)
+    plan, terms = _numbered(joined.plan(), [Snapshot(at) for _ in scans(plan)], [term])
+    return Query(plan, terms, CsnRule.LATEST)
 
 
 def _as_they_are(attributes: Iterable[Attribute]) -> tuple[tuple[Attribute, exp.Expr], ...]:

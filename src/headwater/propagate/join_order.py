@@ -44,7 +44,7 @@ def join_order(
     order, have = [start], set(inputs[start])
     pending = [index for index in range(len(inputs)) if index != start]
     while pending:
-        keys = {index: {own for _, own in equalities(conditions, have, inputs[index])} for index in pending}
+        keys = {index: {own for _, own, _ in equalities(conditions, have, inputs[index])} for index in pending}
         costs = {index: (not keys[index], sizes[index].matches(keys[index]), sizes[index].rows) for index in pending}
         chosen = min(pending, key=costs.__getitem__)
         pending.remove(chosen)
@@ -55,12 +55,12 @@ def join_order(
 
 def equalities(
     conditions: Sequence[exp.Expr], have: Collection[Attribute], own: Collection[Attribute]
-) -> Iterator[tuple[exp.Expr, Attribute]]:
-    """The equalities between an expression over what is there and an attribute of an input."""
+) -> Iterator[tuple[exp.Expr, Attribute, exp.Expr]]:
+    """The equalities between an expression over what is there and an attribute of an input, with the condition."""
     for condition in conditions:
-        if not isinstance(condition, exp.EQ):
+        if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
             continue
         for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
             needs = attributes_in([one])
             if isinstance(other, exp.Column) and other.name in own and needs and needs <= set(have):
-                yield one, other.name
+                yield one, other.name, condition

@@ -9,14 +9,16 @@ above like the change of a table; a node that is all that the view's own block r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from sqlglot import exp
+
 from headwater.algebra.nodes import Aggregate
-from headwater.algebra.plan import Plan, scans
+from headwater.algebra.plan import Attribute, Plan, scans
 from headwater.algebra.query import Query
-from headwater.algebra.time import Interval
+from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
@@ -26,7 +28,19 @@ from headwater.propagate.stepping import Prepared, Stepping, few
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources, changes_of
 from headwater.sql.render import view_delta_sql
-from headwater.sql.transitions import InputChange, change_of, summed_change, touched_keys
+from headwater.sql.summing import totals
+from headwater.sql.transitions import (
+    InputChange,
+    asked_keys,
+    change_of,
+    changed_keys,
+    key_names,
+    staged_rows,
+    summed_change,
+    touched_keys,
+    touched_rows,
+    touched_totals,
+)
 
 
 @dataclass(slots=True)
@@ -81,22 +95,43 @@ def staged_nodes(
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
             changes = [_input_change(plan, interval, log, sources, stepping, stage) for plan in node.inputs]
-            if any(change is not None for change in changes):
-                if isinstance(node, Aggregate) and node.sums is not None and changes[0] is not None:
-                    carried = definition.carried if node.carried else None
-                    totals = carried_totals(carried, view, interval.start) if carried is not None else None
-                    change = summed_change(node, node.sums, interval, changes[0], sources, totals)
-                else:
-                    keys = to_text(touched_keys(node, interval.start, changes))
-                    touched = stack.enter_context(context.engine.staging.rows(keys))
-                    change = change_of(node, interval, changes, touched, sources)
-                if alone == [name]:
-                    relations.inlined[name] = change
-                    log.inlined.add(name)
-                elif (found := stage(to_text(change))).rows:
-                    log.staged[name] = found
+            change: exp.Query
+            match node, changes:
+                case _ if all(each is None for each in changes):
+                    continue
+                case Aggregate(sums=sums), [InputChange() as own] if sums is not None:
+                    touched = changed_keys(node.keys, own)
+                    if node.carried and definition.carried is not None:
+                        kept_totals = carried_totals(definition.carried, view, interval.start)
+                        before = touched_totals(node, sums, kept_totals, touched)
+                    else:
+                        rows = _touched_rows(node.input, node.keys, touched, interval.start, sources, stepping)
+                        before = totals(sums, node.keys, rows)
+                    change = summed_change(node, sums, interval, own, before)
+                case _:
+                    table = stack.enter_context(
+                        context.engine.staging.rows(to_text(touched_keys(node, interval.start, changes)))
+                    )
+                    touched = staged_rows(table, key_names(node.key(0)))
+                    states = [
+                        _touched_rows(plan, node.key(side), touched, interval.start, sources, stepping)
+                        for side, plan in enumerate(node.inputs)
+                    ]
+                    change = change_of(node, interval, changes, table, states, sources)
+            if alone == [name]:
+                relations.inlined[name] = change
+                log.inlined.add(name)
+            elif (found := stage(to_text(change))).rows:
+                log.staged[name] = found
         sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
         yield stepping.prepared(block_queries(definition.plan, interval, log), sources)
+
+
+def _touched_rows(
+    plan: Plan, keys: Sequence[Attribute], touched: exp.Query, at: Csn, sources: Sources, stepping: Stepping
+) -> exp.Query:
+    kept = stepping.touched_state(plan, keys, asked_keys(keys, touched.copy(), at), at, sources) if keys else None
+    return touched_rows(plan, keys, touched.copy(), at, sources) if kept is None else kept
 
 
 def _input_change(

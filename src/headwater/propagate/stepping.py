@@ -19,21 +19,25 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headwater.algebra.apart import Joined, apart, attributes_in, in_order
+from headwater.algebra.apart import Joined, apart, attributes_in, in_order, of_keys
 from headwater.algebra.nodes import Aggregate, Nodes, all_scans
-from headwater.algebra.plan import Plan, Scan, scans
+from headwater.algebra.plan import Attribute, LeafId, Plan, Scan, scans
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
-from headwater.algebra.time import Interval
+from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.staging import StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.relations import Only, Sources, leaf_changes
-from headwater.sql.render import view_delta_sql
+from headwater.sql.render import state_relation, view_delta_sql
+from headwater.sql.transitions import key_names, staged_rows
 
 # Values that are equal exactly if they are the same, so that a row taken away cancels one given.
 _PLAIN = re.compile(r"tinyint|smallint|int|bigint|decimal\(.*\)|string|boolean|date|timestamp|timestamp_ntz|binary")
+
+
+_ASKED = "keys asked for"
 
 
 class CountedLog(Protocol):
@@ -89,6 +93,27 @@ class Stepping:
             return plain
         run = _Run(self, product, sources)
         return run.prepared(queries)
+
+    def touched_state(
+        self, plan: Plan, keys: Sequence[Attribute], asked: str, at: Csn, sources: Sources
+    ) -> exp.Query | None:
+        """The rows of a plan at a csn with touched keys, kept; None if the plan does not join large tables.
+
+        ``asked`` gives the keys, each once, as a change (``headwater.sql.transitions.asked_keys``).
+        """
+        product = Joined.of(plan)
+        if not keys or len(product.inputs) < 2 or not any(self.is_large(self.size(each)) for each in product.inputs):
+            return None
+        kept, moment = self.stage(asked), Interval(at, Csn(at + 1))
+        names = tuple(key_names(keys))
+        scan = Scan(LeafId(0), _ASKED, _ASKED, names, names)
+        query = of_keys(plan, keys, scan, BaseDelta(moment), at)
+        run = _Run(self, product, replace(sources, changed={(_ASKED, moment): kept.name}))
+        found = run.answered(query, scan, kept.rows)
+        if not found.queries:
+            return state_relation(plan, at, sources).where(exp.false())
+        text = view_delta_sql(found.queries, plan.attributes, found.sources, broadcast=found.broadcast)
+        return staged_rows(self.stage(text).name, plan.attributes)
 
     # ------------------------------------------------------------------ sizes
 
@@ -158,8 +183,17 @@ class _Run:
         queries = self._with_leaf_changes(queries)
         stepped = [self._stepped(query) for query in queries]
         left = tuple(query for query in stepped if query is not None)
-        small = frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
-        return Prepared(left, self._sources, small)
+        return Prepared(left, self._sources, self._small())
+
+    def answered(self, query: Query, asked: Scan, rows: int) -> Prepared:
+        """A query for the rows that some keys ask for."""
+        self._inputs[_key(asked)] = InputSize(rows)
+        self._rows[asked.alias] = rows
+        stepped = self._stepped(query)
+        return Prepared((stepped,) if stepped is not None else (), self._sources, self._small())
+
+    def _small(self) -> frozenset[str]:
+        return frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
 
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
         """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
@@ -207,37 +241,48 @@ class _Run:
             large = [False, *large[first:]]
             if rows == 0:
                 return None
-        self._limit(query)
-        return query
+        return self._limited(query)
 
     def _step(self, query: Query, first: int, interval: Interval) -> tuple[Query, int]:
         name = self._stepping.next_name()
         inner, rest = apart(query, first, name, interval)
-        self._limit(inner)
-        small = frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
-        text = view_delta_sql([inner], inner.plan.attributes, self._sources, broadcast=small)
+        inner = self._limited(inner)
+        text = view_delta_sql([inner], inner.plan.attributes, self._sources, broadcast=self._small())
         found = self._stepping.stage(text)
         self._rows[name] = found.rows
         self._sources = replace(self._sources, changed={**self._sources.changed, (name, interval): found.name})
         return rest, found.rows
 
-    def _limit(self, query: Query) -> None:
-        """Of a node or another view, only rows that the kept change meets need to be had."""
+    def _limited(self, query: Query) -> Query:
+        """Of a node or another view, only rows that the kept change meets need to be had.
+
+        What it meets is this query's own: the scan gets a name of its own.
+        """
         product = Joined.of(query.plan)
         start = product.inputs[0]
         if not isinstance(start, Scan) or not few(self._rows.get(start.alias), self._sizes):
-            return
+            return query
         kept = self._sources.changed.get((start.alias, _interval(query.terms[start.leaf])))
         if kept is None:
-            return
+            return query
         names = dict(zip(start.attributes, start.columns, strict=True))
+        inputs: list[Plan] = [start]
         for each in product.inputs[1:]:
+            inputs.append(each)
             if isinstance(each, Scan) and self._stepping.is_derived(each):
                 own = dict(zip(each.attributes, each.columns, strict=True))
                 found = equalities(product.conditions, start.attributes, each.attributes)
-                pairs = tuple((own[attribute], _renamed(value, names)) for value, attribute in found)
+                pairs = tuple(
+                    (own[attribute], _renamed(value, names))
+                    for value, attribute, condition in found
+                    if isinstance(condition, exp.EQ)
+                )
                 if pairs:
-                    self._sources = replace(self._sources, only={**self._sources.only, each.alias: Only(kept, pairs)})
+                    limited = replace(each, alias=f"{each.alias} of {start.alias}")
+                    inputs[-1] = limited
+                    only = {**self._sources.only, limited.alias: Only(kept, pairs)}
+                    self._sources = replace(self._sources, only=only)
+        return replace(query, plan=replace(product, inputs=tuple(inputs)).plan())
 
 
 def _key(plan: Plan) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from headwater.algebra.nodes import Aggregate, Match, MatchKind, Node, Nodes, To
 from headwater.algebra.plan import Attribute, Plan
 from headwater.algebra.sums import Sum, totals_of
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery
+from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
-from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers, totals
+from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers
 
 _LIST, _PLACE = "__hw_versions", "__hw_place"
 
@@ -149,7 +149,7 @@ def _ordered(value: exp.Expr) -> exp.Ordered:
 
 def touched_keys(node: Node, begin: Csn, changes: Sequence[InputChange | None]) -> exp.Select:
     """Every touched key with its versions, each with the next one."""
-    names = _key_names(node.key(0))
+    names = key_names(node.key(0))
     parts: list[exp.Query] = []
     for side, change in enumerate(changes):
         if change is not None:
@@ -170,56 +170,56 @@ def touched_keys(node: Node, begin: Csn, changes: Sequence[InputChange | None]) 
 
 
 def change_of(
-    node: Node, interval: Interval, changes: Sequence[InputChange | None], touched: str, sources: Sources
+    node: Node,
+    interval: Interval,
+    changes: Sequence[InputChange | None],
+    touched: str,
+    before: Sequence[exp.Query],
+    sources: Sources,
 ) -> exp.Query:
     """The node's timed change, consolidated.
 
-    ``changes`` are the staged changes of its inputs (None: unchanged), ``touched`` what ``touched_keys`` gives, staged.
+    ``changes`` are the staged changes of its inputs (None: unchanged), ``touched`` what ``touched_keys`` gives, staged,
+    ``before`` the rows of each input with touched keys at the beginning.
     """
-    versions = [
-        _versions(node, side, plan, change, touched, interval.start, sources)
-        for side, (plan, change) in enumerate(zip(node.inputs, changes, strict=True))
-    ]
+    versions = [_versions(node, side, before[side], change, touched) for side, change in enumerate(changes)]
     return _emitted(node, _answers(node, versions, touched, interval.start, sources), interval.start)
 
 
 def summed_change(
-    node: Aggregate,
-    sums: Sequence[Sum],
-    interval: Interval,
-    change: InputChange,
-    sources: Sources,
-    carried: exp.Query | None,
+    node: Aggregate, sums: Sequence[Sum], interval: Interval, change: InputChange, before: exp.Query
 ) -> exp.Query:
-    """The timed change of an aggregate that adds up; ``carried`` gives its totals at the beginning, where kept."""
-    names = _key_names(node.key(0))
-    keys = [named(column(key), name) for key, name in zip(node.keys, names, strict=True)]
-    touched = exp.select(*(keys or [exp.null()]), copy=False).from_(exp.Table(this=quoted(change.table)))
-    if carried is not None:
-        before = _of_keys(carried, [*node.keys, *totals_of(sums)], node.keys, subquery(touched, "k"))
-    else:
-        rows = state_relation(node.input, interval.start, sources)
-        before = totals(sums, node.keys, _of_keys(rows, node.input.attributes, node.keys, subquery(touched, "k")))
+    """The timed change of an aggregate that adds up; ``before`` gives the totals of touched keys at the beginning."""
     return _emitted(node, summed_answers(node, sums, before, change.table, interval.start), interval.start)
 
 
-def _key_names(keys: Sequence[Attribute]) -> list[str]:
+def changed_keys(keys: Sequence[Attribute], change: InputChange) -> exp.Select:
+    """The keys in a change, each as often as it changed."""
+    pairs = zip(keys, key_names(keys), strict=True)
+    items = [named(column(key), name) for key, name in pairs]
+    return exp.select(*(items or [exp.null()]), copy=False).from_(exp.Table(this=quoted(change.table)))
+
+
+def asked_keys(keys: Sequence[Attribute], touched: exp.Query, at: Csn) -> str:
+    """Touched keys, each once, as a change after a csn."""
+    items = [*_columns(key_names(keys)), named(bigint(1), COUNT), named(bigint(at + 1), CSN)]
+    return to_text(exp.select(*items, copy=False).from_(subquery(touched, "t")).distinct())
+
+
+def staged_rows(table: str, names: Sequence[str]) -> exp.Select:
+    """Columns of a staged relation."""
+    return exp.select(*(_columns(names) or [exp.null()]), copy=False).from_(exp.Table(this=quoted(table)))
+
+
+def key_names(keys: Sequence[Attribute]) -> list[str]:
+    """What the columns of touched keys are called."""
     return [f"__hw_key{index}" for index in range(len(keys))]
 
 
-def _versions(
-    node: Node,
-    side: int,
-    plan: Plan,
-    change: InputChange | None,
-    touched: str,
-    begin: Csn,
-    sources: Sources,
-) -> exp.Query:
+def _versions(node: Node, side: int, before: exp.Query, change: InputChange | None, touched: str) -> exp.Query:
     """The rows of an input with touched keys, as a bag for each version of their key."""
-    keys, names = node.key(side), _key_names(node.key(0))
-    attributes = plan.attributes
-    before = _touched_state(node, side, plan, touched, begin, sources)
+    keys, names = node.key(side), key_names(node.key(0))
+    attributes = node.inputs[side].attributes
     version = [column(VERSION), column(NEXT)]
     state = _with_versions(before, [*_columns(attributes), *version, named(bigint(1), COUNT)], keys, names, touched)
     if change is None:
@@ -242,18 +242,22 @@ def _versions(
     return _repeated(both, columns)
 
 
-def _touched_state(node: Node, side: int, plan: Plan, touched: str, begin: Csn, sources: Sources) -> exp.Query:
-    """The rows of an input with touched keys, as they were at the beginning."""
-    rows = state_relation(plan, begin, sources)
-    return _of_keys(rows, plan.attributes, node.key(side), _table(touched, "k"))
+def touched_rows(plan: Plan, keys: Sequence[Attribute], touched: exp.Query, at: Csn, sources: Sources) -> exp.Query:
+    """The rows of an input with touched keys at a csn."""
+    return _of_keys(state_relation(plan, at, sources), plan.attributes, keys, touched)
 
 
-def _of_keys(rows: exp.Query, names: Sequence[str], keys: Sequence[Attribute], touched: exp.Expr) -> exp.Query:
+def touched_totals(node: Aggregate, sums: Sequence[Sum], carried: exp.Query, touched: exp.Query) -> exp.Query:
+    """Of totals that a view carries, those of touched keys."""
+    return _of_keys(carried, [*node.keys, *totals_of(sums)], node.keys, touched)
+
+
+def _of_keys(rows: exp.Query, names: Sequence[str], keys: Sequence[Attribute], touched: exp.Query) -> exp.Query:
     """The rows whose keys are among the touched ones; all rows are of the one key where there is no other."""
     if not keys:
         return rows
     select = exp.select(*_columns(names), copy=False).from_(subquery(rows, "s"))
-    return select.join(touched, on=_same(keys, _key_names(keys)), join_type="LEFT SEMI", copy=False)
+    return select.join(subquery(touched, "k"), on=_same(keys, key_names(keys)), join_type="LEFT SEMI", copy=False)
 
 
 def _with_versions(
