@@ -6,6 +6,7 @@ the code that keeps the views is used.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,9 +42,10 @@ class Oracle:
     places: Mapping[str, Path]
     hold: Callable[[DataFrame], DataFrame] = lambda frame: frame
     _held: dict[tuple[str, int], DataFrame] = field(default_factory=dict)
+    _binding: threading.Lock = field(default_factory=threading.Lock)  # names are bound one query at a time
 
     def answer(self, query: TpchQuery, csn: int) -> DataFrame:
-        with bound(self.lake.spark, {table: self._table(table, csn) for table in query.tables}):
+        with self._binding, bound(self.lake.spark, {table: self._table(table, csn) for table in query.tables}):
             return self.lake.spark.sql(query.text)
 
     def difference(self, actual: DataFrame, query: TpchQuery, csn: int) -> Difference:
