@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -51,8 +51,9 @@ class History:
     def create(self, view: TpchQuery) -> None:
         self.lake.sql(f"CREATE MATERIALIZED VIEW {view.name} OPTIONS (refresh = 'incremental') AS\n{view.text}")
 
-    def keep(self, view: TpchQuery) -> int:
+    def keep(self, view: TpchQuery, created: Future[None]) -> int:
         """Bring the view through all rounds; how often it was compared."""
+        created.result()
         checks = 0
         for start, end in pairwise(self.ends):
             # The last time as one would: to whatever is newest.
@@ -93,10 +94,7 @@ def history(
             Round(spark, places, FRACTION, seed=number).write()
             made.ends.append(lake.capture())
         for view in views:
-            failed = created[view.name].exception() is not None
-            made.kept[view.name] = (
-                cast("Future[int]", created[view.name]) if failed else threads.submit(made.keep, view)
-            )
+            made.kept[view.name] = threads.submit(made.keep, view, created[view.name])
         yield made
     spark.catalog.clearCache()
 
