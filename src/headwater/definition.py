@@ -7,8 +7,10 @@ stored: lowering is a function of the text and the frozen columns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
@@ -102,19 +104,7 @@ class Definition:
 
     @classmethod
     def load(cls, view: ViewRecord) -> Definition:
-        tables = {name: TableUse.of_json(use) for name, use in view.definition["tables"].items()}
-        views = {name: TableUse.of_json(use) for name, use in view.definition.get("views", {}).items()}
-        settings, reason = view.definition["settings"], view.definition.get("recomputed")
-        if reason is not None:
-            return cls.from_scratch(view.sql, tables, views, settings, reason)
-        columns = {name: tuple(c for c, _ in use.columns) for name, use in {**tables, **views}.items()}
-        # Spark judged the functions at CREATE; one that was built in then is part of the view now.
-        lowered = lower(view.sql, columns, functions=None)
-        judged = view.definition.get("judged", {})
-        plain = cls(view.sql, tables, views, lowered.plan, _judged(lowered.nodes, judged), settings, judged)
-        if not view.hidden:
-            return plain
-        return replace(plain.carrying([name for name, _ in view.columns]), hidden=view.hidden)
+        return _loaded(view.sql, json.dumps(view.definition, sort_keys=True), view.columns)
 
     def judge(self, judged: Mapping[str, Verdict]) -> Definition:
         """The definition with what Spark's types say of its nodes."""
@@ -161,6 +151,24 @@ class Definition:
     def used_columns(self, table: str) -> tuple[str, ...]:
         found = {c for scan in self.leaves if scan.table == table for c in scan.columns}
         return tuple(name for name, _ in self.tables[table].columns if name in found)
+
+
+@lru_cache(maxsize=256)
+def _loaded(text: str, frozen: str, columns: Columns) -> Definition:
+    """Lowering is a function of the text and of what was frozen with it; drivers ask for it again and again."""
+    kept = json.loads(frozen)
+    tables = {name: TableUse.of_json(use) for name, use in kept["tables"].items()}
+    views = {name: TableUse.of_json(use) for name, use in kept.get("views", {}).items()}
+    if kept.get("recomputed") is not None:
+        return Definition.from_scratch(text, tables, views, kept["settings"], kept["recomputed"])
+    known = {name: tuple(c for c, _ in use.columns) for name, use in {**tables, **views}.items()}
+    # Spark judged the functions at CREATE; one that was built in then is part of the view now.
+    lowered = lower(text, known, functions=None)
+    judged = kept.get("judged", {})
+    nodes = _judged(lowered.nodes, judged)
+    plain = Definition(text, tables, views, lowered.plan, nodes, kept["settings"], judged)
+    hidden = tuple((name, kind) for name, kind in kept.get("hidden", ()))
+    return replace(plain.carrying([name for name, _ in columns]), hidden=hidden) if hidden else plain
 
 
 def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
