@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import headwater
+from headwater.choice import ADVANTAGE
 from tests.spark.constructs import TABLES
 from tests.spark.oracle import World
 
@@ -23,7 +24,7 @@ def world(make_world: Callable[..., World]) -> World:
     return world
 
 
-def test_auto_recomputes_what_it_must_and_says_why(world: World) -> None:
+def test_what_can_not_be_kept_is_recomputed_and_says_why(world: World) -> None:
     world.create("pivoted", PIVOT)
     status = next(each for each in world.lake.status().views if each.name == "pivoted")
     assert (status.last_mode, status.last_reason) == ("full", "PIVOT")
@@ -35,6 +36,40 @@ def test_auto_recomputes_what_it_must_and_says_why(world: World) -> None:
     with pytest.raises(headwater.HeadwaterError) as caught:
         world.lake.propagate("pivoted")
     assert caught.value.code == "PIVOT"
+
+
+def test_auto_takes_the_way_that_it_expects_to_be_cheaper_and_tells_both(world: World) -> None:
+    world.create("chosen", GROUPED, "OPTIONS (refresh = 'auto')")
+    modes = []
+    for value in range(3):
+        world.run(f"INSERT INTO {{r}} VALUES (1, {value}, 'a', 1.0)")
+        report = world.refresh("chosen")
+        costs = report.alternatives
+        assert costs is not None
+        assert set(costs) == {"incremental", "full"}
+        cheaper = costs["full"] < ADVANTAGE * costs["incremental"]
+        assert (report.mode, report.reason) == (
+            ("full", "FULL_IS_CHEAPER") if cheaper else ("incremental", "CHANGES_APPLIED")
+        )
+        modes.append(report.mode)
+    told = world.lake.explain("chosen").as_dict()
+    assert told["policy"] == "auto"
+    assert set(told["costs"]["seconds"]) == {"incremental", "full"}
+    assert "FULL_IS_CHEAPER" in told["falls_back"]
+    if modes[-1] == "full":
+        # What a recomputation leaves behind goes on: the next change is kept by its delta again.
+        world.lake.sql("ALTER MATERIALIZED VIEW chosen SET OPTIONS (refresh = 'default')")
+    world.run("DELETE FROM {r} WHERE v = 2")
+    world.run("UPDATE {r} SET k = 2 WHERE v = 1")
+    assert world.lake.propagate("chosen") == world.lake.capture()
+    world.check_law("chosen")
+
+
+def test_auto_keeps_a_view_that_others_read(world: World) -> None:
+    world.create("below", GROUPED, "OPTIONS (refresh = 'auto')")
+    world.create("above", "SELECT n, count(*) AS m FROM below GROUP BY n")
+    world.run("INSERT INTO {r} VALUES (1, 7, 'a', 1.0)")
+    assert world.lake.refresh("below").mode == "incremental"
 
 
 @pytest.mark.parametrize("policy", ["incremental", "strict"])
