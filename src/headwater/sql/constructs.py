@@ -20,7 +20,10 @@ class Method(Enum):
     """How a construct is kept."""
 
     LINEAR = "only the changed rows are joined, projected and filtered"
-    SUMS = "changes are added to what each touched group was at the beginning of the step, which is read once"
+    SUMS = (
+        "changes are added to what each touched group was, which the view's own table tells where the groups are the "
+        "view's rows, and else the group's rows at the beginning of the step, read once"
+    )
     KEYS = "groups, partitions or join keys that the change touches are computed anew, others are not"
     WHOLE = "any change computes this part anew from its whole input"
 
