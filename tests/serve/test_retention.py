@@ -194,6 +194,19 @@ def test_carried_out_and_decided_again_nothing_more_goes(world: World) -> None:
         assert own.versions == found.views[view].versions
 
 
+@given(worlds, keeps)
+@settings(max_examples=40)
+def test_under_settings_that_change_every_moment_kept_is_readable_from_what_was_left(world: World, other: Keep) -> None:
+    releases, held, _, views = world
+    first = decided(world)
+    second = decide(first.kept, held, other, NOW, views, since=first.kept_from)
+    for view in VIEWS:
+        left = kept_deltas(first, view) & kept_deltas(second, view)
+        if any(view in release.versions for release in releases):
+            for moment in filter(second.keeps, map(Csn, range(BORN[view], LAST + 1))):
+                assert readable(view, moment, second.kept, left)
+
+
 @given(worlds)
 @settings(max_examples=40)
 def test_a_timeline_pruned_as_decided_shows_just_the_moments_kept(world: World) -> None:
@@ -255,17 +268,17 @@ class TestLeases:
         assert csns(decide(RELEASES, [lease], self.KEEP, 59, CONSUMED)) == [2, 9]
         assert csns(decide(RELEASES, [lease], self.KEEP, 60, CONSUMED)) == [9]
 
-    def test_between_releases_it_holds_the_release_before_and_the_changes_since(self) -> None:
+    def test_between_releases_it_holds_the_release_after_and_the_changes_up_to_it(self) -> None:
         found = decide(RELEASES, [ReaderLease(Csn(6), 60)], self.KEEP, 50, CONSUMED)
-        assert csns(found) == [5, 9]
-        assert found.views["v"].delta_pieces == (Interval(Csn(5), Csn(6)),)
-        assert found.views["v"].spare_delta(since=Csn(1)) == (Interval(Csn(1), Csn(5)), Interval(Csn(6), Csn(9)))
+        assert csns(found) == [7, 9]
+        assert found.views["v"].delta_pieces == (Interval(Csn(6), Csn(7)),)
+        assert found.views["v"].spare_delta(since=Csn(1)) == (Interval(Csn(1), Csn(6)), Interval(Csn(7), Csn(9)))
 
-    def test_a_view_younger_than_that_release_is_read_backwards_from_the_next(self) -> None:
-        releases = [*RELEASES[:2], replace(RELEASES[2], versions={"v": 70, "w": 1}), RELEASES[3]]
-        found = decide(releases, [ReaderLease(Csn(6), 60)], self.KEEP, 50, CONSUMED | {"w": ViewState(Csn(6), Csn(9))})
+    def test_a_view_that_later_releases_left_out_is_read_forwards_from_the_last_that_has_it(self) -> None:
+        releases = [RELEASES[0], replace(RELEASES[1], versions={"v": 50, "w": 1}), *RELEASES[2:]]
+        found = decide(releases, [ReaderLease(Csn(6), 60)], self.KEEP, 50, CONSUMED | {"w": ViewState(Csn(2), Csn(9))})
         assert csns(found) == [5, 7, 9]
-        assert found.views["w"].delta_pieces == (Interval(Csn(6), Csn(7)),)
+        assert found.views["w"].delta_pieces == (Interval(Csn(5), Csn(6)),)
 
     def test_beyond_the_newest_release_it_needs_no_more_than_the_window_has(self) -> None:
         found = decide(RELEASES, [ReaderLease(Csn(11), 60)], self.KEEP, 50, CONSUMED)
@@ -289,6 +302,18 @@ def test_a_view_that_came_after_a_tag_holds_nothing_for_it() -> None:
 
 def test_a_view_whose_tables_are_gone_holds_nothing() -> None:
     assert "v" not in decide(RELEASES, [], Keep(), 50, {}).views
+
+
+def test_wider_settings_do_not_bring_back_what_went() -> None:
+    """Once the window began at the release of csn 5, which a tag had kept, and promised csns that were long gone."""
+    wide = Keep(count=3)
+    first = decide(RELEASES, [], Keep(), 50, CONSUMED)
+    assert (csns(first), first.kept_from) == ([5, 9], 9)
+    again = decide(first.kept, [], wide, 50, CONSUMED, since=first.kept_from)
+    assert (again.kept_from, again.pinned, csns(again)) == (9, {5}, [5, 9])
+    assert not again.keeps(Csn(7))
+    later = decide([*again.kept, release(11, 60)], [], Keep(count=3, tags=frozenset()), 60, CONSUMED, since=Csn(9))
+    assert (later.kept_from, later.pinned, csns(later)) == (9, {5}, [5, 9, 11])
 
 
 def test_before_the_first_release_everything_stays() -> None:

@@ -5,13 +5,19 @@ A pure decision over what the catalog knows; the garbage collector carries it ou
 *Moments kept.* The window: every csn from ``kept_from`` on, the oldest of the releases kept by count or by age. By
 age means that any time up to that long ago can still be read, so the release that was the newest then stays although
 it is older. Older single moments are pinned: releases with a tag that the settings name, and the csns of leases that
-have not run out. The newest release is always kept.
+have not run out. The newest release is always kept. What went once does not come back when the settings are widened:
+the window never begins before ``since``, where an earlier collection let it begin, and older releases that the new
+settings would keep are pinned one by one.
 
 *What a moment needs.* View v at csn t, if it was there at t, is read from its version at an *anchor*, a release that
-has v, and the view delta between the two: V(t) = V(r) + σ(r,t] ΔV, or V(r) - σ(t,r] ΔV for t < r. The anchor is the
-newest release at or before t that has v; if v was created since, the oldest one after t. A release is kept for the
-window, for a tag or a lease of its own csn, or as an anchor: so every moment kept is readable, and every other
-release is needed by nobody.
+has v, and the view delta between the two: V(t) = V(r) - σ(t,r] ΔV, or V(r) + σ(r,t] ΔV for r < t. The anchor is the
+oldest release at or after t that has v; if there is none, the newest one before t. A release is kept for the window,
+for a tag or a lease of its own csn, or as an anchor: so every moment kept is readable, and every other release is
+needed by nobody.
+
+*Why the release after.* A view may be recomputed, and then no view delta leads across. Whether one leads from t to r
+was known when r was published, and stands in its row (``kept_from``): a function of one row that never changes, as
+releases are only added behind the newest. Forwards from the release before t it would depend on all that came later.
 
 *View deltas* are also input: to apply, from the view's own csn on, and to views on this view, from where the slowest
 of them stands. ``consumed`` is the earlier of these. All beyond it stays, however old.
@@ -118,21 +124,26 @@ def decide(
     keep: Keep,
     now: int,
     views: Mapping[str, ViewState],
+    since: Csn = BEGINNING,
 ) -> Retention:
-    """What to keep at ``now``. Views that releases name and ``views`` does not are gone already."""
+    """What to keep at ``now``. Views that releases name and ``views`` does not are gone already.
+
+    ``since`` is the ``kept_from`` of what was last carried out.
+    """
     known = sorted(releases, key=lambda release: release.csn)
     if len({release.csn for release in known}) < len(known):
         raise InternalError("two releases have one csn")
-    kept_from = _window(known, keep, now)
-    tagged = {release.csn for release in known if _tagged(release, keep)}
+    wanted_from = _window(known, keep, now)
+    kept_from = max(since, wanted_from)
+    single = {release.csn for release in known if release.csn >= wanted_from or _tagged(release, keep)}
     leased = {lease.csn for lease in leases if lease.expires_at > now}
-    pinned = frozenset(csn for csn in tagged | leased if csn < kept_from)
+    pinned = frozenset(csn for csn in single | leased if csn < kept_from)
 
     needed = {release.csn for release in known if release.csn >= kept_from or release.csn in pinned}
     pieces: dict[str, list[Interval]] = {name: [] for name in views}
     for name, view in views.items():
         for moment in pinned:
-            anchor = _anchor(known, name, moment) if view.created <= moment else None
+            anchor = anchor_of(known, name, moment) if view.created <= moment else None
             if anchor is not None:
                 needed.add(anchor.csn)
                 pieces[name].append(Interval(min(anchor.csn, moment), max(anchor.csn, moment)))
@@ -164,10 +175,10 @@ def _tagged(release: Release, keep: Keep) -> bool:
     return bool(release.tags if keep.tags is None else release.tags & keep.tags)
 
 
-def _anchor(known: Sequence[Release], view: str, moment: Csn) -> Release | None:
+def anchor_of(known: Sequence[Release], view: str, moment: Csn) -> Release | None:
+    """The release, of those ``known`` by rising csn, from whose version the view is read at a moment."""
     having = [release for release in known if view in release.versions]
-    before = [release for release in having if release.csn <= moment]
-    return before[-1] if before else next(iter(having), None)
+    return next((release for release in having if release.csn >= moment), having[-1] if having else None)
 
 
 def _of_view(
