@@ -35,14 +35,17 @@ HeadwaterError
 ├── MomentProblem
 │   ├── MomentInFuture         MOMENT_IN_FUTURE
 │   ├── MomentBeforeHistory    MOMENT_BEFORE_HISTORY
-│   └── BeyondHighWaterMark    BEYOND_HIGH_WATER_MARK
+│   ├── BeyondHighWaterMark    BEYOND_HIGH_WATER_MARK
+│   ├── NothingReleased        NOTHING_RELEASED
+│   └── TooStale               TOO_STALE
 ├── CatalogProblem
 │   ├── NotALake               NOT_A_LAKE
 │   ├── LakeTooNew             LAKE_TOO_NEW
 │   └── CatalogUnavailable     CATALOG_UNAVAILABLE
 ├── LeaseProblem
 │   ├── LeaseHeld              LEASE_HELD
-│   └── LeaseLost              LEASE_LOST
+│   ├── LeaseLost              LEASE_LOST
+│   └── SnapshotExpired        SNAPSHOT_EXPIRED
 ├── EngineProblem
 │   ├── EngineUnavailable      ENGINE_UNAVAILABLE
 │   ├── StorageFull            STORAGE_FULL
@@ -270,6 +273,23 @@ class BeyondHighWaterMark(MomentProblem):
     code = "BEYOND_HIGH_WATER_MARK"
 
 
+class NothingReleased(MomentProblem):
+    """There is no release yet that a snapshot could read."""
+
+    code = "NOTHING_RELEASED"
+
+
+class TooStale(MomentProblem):
+    """``staleness`` and ``max_staleness`` in seconds: how old the oldest change is that a snapshot would not show."""
+
+    code = "TOO_STALE"
+
+    def __init__(self, message: str, *, staleness: float, max_staleness: float, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy, staleness=staleness, max_staleness=max_staleness)
+        self.staleness = staleness
+        self.max_staleness = max_staleness
+
+
 class CatalogProblem(HeadwaterError):
     pass
 
@@ -296,6 +316,12 @@ class LeaseHeld(LeaseProblem):
 
 class LeaseLost(LeaseProblem):
     code = "LEASE_LOST"
+
+
+class SnapshotExpired(LeaseProblem):
+    """A reader's lease ran out and garbage collection came by: its moment may be gone."""
+
+    code = "SNAPSHOT_EXPIRED"
 
 
 class EngineProblem(HeadwaterError):

@@ -295,15 +295,41 @@ def test_passwords_stay_secret(url: str, clock: TickingClock) -> None:
     assert caught.value.remedy
 
 
-def test_a_catalog_of_the_first_version_is_upgraded(catalog: Catalog) -> None:
-    """Refreshes did not tell their alternatives then."""
+def shape(base: Database) -> dict[str, object]:
+    """Columns, keys and indexes of every table, as the database tells them."""
+    with base.read() as connection:
+        inspector = sa.inspect(connection)
+        return {
+            table: (
+                sorted(
+                    (c["name"], str(c["type"]), c["nullable"], bool(c.get("autoincrement")))
+                    for c in inspector.get_columns(table)
+                ),
+                inspector.get_pk_constraint(table)["constrained_columns"],
+                sorted(
+                    (key["constrained_columns"], key["referred_table"]) for key in inspector.get_foreign_keys(table)
+                ),
+                sorted((index["name"] or "", index["column_names"]) for index in inspector.get_indexes(table)),
+                sorted(check["name"] or "" for check in inspector.get_check_constraints(table)),
+            )
+            for table in inspector.get_table_names()
+        }
+
+
+def test_a_catalog_of_the_first_version_is_upgraded_to_the_schema_of_a_new_one(catalog: Catalog) -> None:
+    """Refreshes did not tell their alternatives then, and there were no releases."""
     base = catalog._database
     with catalog.lease("v") as lease:
         populate(catalog, lease)
-    with base.write() as connection:
+    new = shape(base)
+    with base.schema_change() as connection:
+        for table in ("collections", "retention", "reader_leases", "release_tags", "release_views", "releases"):
+            connection.execute(sa.text(f"DROP TABLE hw_{table}"))
         connection.execute(sa.text("ALTER TABLE hw_refreshes DROP COLUMN alternatives"))
         connection.execute(sa.update(schema.lake).values(schema_version=1))
     assert upgrade(base) == schema.SCHEMA_VERSION
+    assert shape(base) == new
     assert catalog.view("totals") == VIEW
+    assert catalog.releases() == catalog.readers() == []
     assert all(record.alternatives is None for record in catalog.refreshes())
     assert "alternatives" in columns(base, "hw_refreshes")

@@ -18,6 +18,7 @@ from headwater.catalog import (
     Lease,
     QueryListEntry,
     RefreshRecord,
+    ReleasedView,
     ViewRecord,
     schema,
 )
@@ -61,6 +62,7 @@ ENTRIES = (
     QueryListEntry(LeafId(0), Interval(Csn(3), Csn(4)), Csn(4)),
 )
 REFRESH = RefreshRecord(VIEW.view_id, VIEW.name, Csn(2), Csn(4), "incremental", None, 17, 0.25, 1_700_000_000_000_009)
+RELEASED = ReleasedView.standing(VIEW)
 TIMES = (LeafTime(LeafId(0), Csn(4), Csn(3)), LeafTime(LeafId(1), Csn(3), Csn(3)))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
@@ -30,7 +30,65 @@ def _refreshes_tell_their_alternatives(op: Operations) -> None:
     op.add_column("hw_refreshes", sa.Column("alternatives", schema.json_type(), nullable=True))
 
 
-MIGRATIONS: tuple[Migration, ...] = (_refreshes_tell_their_alternatives,)
+def _releases_and_their_readers(op: Operations) -> None:
+    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+    def column(name: str, kind: Any, *, null: bool = False) -> sa.Column[Any]:
+        return sa.Column(name, kind, nullable=null)
+
+    op.create_table(
+        "hw_releases",
+        sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
+        column("published_at", sa.BigInteger),
+    )
+    op.create_table(
+        "hw_release_views",
+        sa.Column("csn", sa.BigInteger, sa.ForeignKey("hw_releases.csn"), primary_key=True, autoincrement=False),
+        sa.Column("view_id", sa.Text, sa.ForeignKey("hw_views.view_id"), primary_key=True),
+        column("location", sa.Text),
+        column("version", sa.BigInteger),
+        column("delta_location", sa.Text),
+        column("kept_from", sa.BigInteger),
+    )
+    op.create_index("hw_release_views_by_view", "hw_release_views", ["view_id", "csn"])
+    op.create_table(
+        "hw_release_tags",
+        sa.Column("tag", sa.Text, primary_key=True),
+        sa.Column("csn", sa.BigInteger, sa.ForeignKey("hw_releases.csn"), nullable=False),
+        column("tagged_at", sa.BigInteger),
+    )
+    op.create_table(
+        "hw_reader_leases",
+        sa.Column("snapshot_id", sa.Text, primary_key=True),
+        column("csn", sa.BigInteger),
+        column("holder", sa.Text),
+        column("opened_at", sa.BigInteger),
+        column("heartbeat_at", sa.BigInteger),
+        column("expires_at", sa.BigInteger),
+    )
+    op.create_table(
+        "hw_retention",
+        sa.Column("lake_id", sa.Text, sa.ForeignKey("hw_lake.lake_id"), primary_key=True),
+        column("count", sa.Integer),
+        column("age", sa.BigInteger),
+        column("tags", schema.json_type(), null=True),
+        column("kept_from", sa.BigInteger),
+        column("pinned", schema.json_type()),
+    )
+    op.create_table(
+        "hw_collections",
+        sa.Column("collection_id", identity, primary_key=True, autoincrement=True),
+        column("state", sa.Text),
+        column("plan", schema.json_type()),
+        column("outcome", schema.json_type(), null=True),
+        column("started_at", sa.BigInteger),
+        column("finished_at", sa.BigInteger, null=True),
+        sa.CheckConstraint("state IN ('intended', 'done')", name="hw_collections_state"),
+        sqlite_autoincrement=True,
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_refreshes_tell_their_alternatives, _releases_and_their_readers)
 
 
 def prepare(database: Database, *, create: bool) -> None:

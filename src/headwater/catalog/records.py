@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from headwater.algebra.plan import LeafId
@@ -14,6 +15,7 @@ TableMode: TypeAlias = Literal["versioned", "live"]
 Method: TypeAlias = Literal["frontier", "propagate", "rolling"]
 Driver: TypeAlias = Literal["propagate", "apply", "create", "drop"]
 StepState: TypeAlias = Literal["intended", "done"]
+Layout: TypeAlias = Literal["current", "timeline"]
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -88,6 +90,11 @@ class ViewRecord:
     problem: JsonObject | None = None
     last_mode: str | None = None
     last_reason: str | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """How its table holds it: at one csn, or every row with the time for which it stood in the view."""
+        return "timeline" if self.options.get("layout") == "timeline" else "current"
 
     @property
     def hidden(self) -> Columns:
@@ -166,3 +173,119 @@ class RefreshRecord:
     finished_at: Micros
     alternatives: JsonObject | None = None
     refresh_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedView:
+    """Version ``version`` of the table at ``location`` holds the view at the release's csn.
+
+    From there it could be had, when the release was published, at every csn back to ``kept_from`` by its view delta.
+    """
+
+    view_id: str
+    location: str
+    version: int
+    delta_location: str
+    kept_from: Csn
+
+    @classmethod
+    def standing(cls, view: ViewRecord) -> ReleasedView:
+        """The view as it stands, to be released at its csn."""
+        return cls(view.view_id, view.location, view.version, view.delta_location, view.kept_from)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRecord:
+    """[Mauve98 §2.2]'s global timestamp: the newest of these is what a new reader sees."""
+
+    csn: Csn
+    published_at: Micros
+    views: tuple[ReleasedView, ...]
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLeaseRecord:
+    """While the row is there, nothing that reading ``csn`` needs is taken; after ``expires_at`` it may go any time."""
+
+    snapshot_id: str
+    csn: Csn
+    holder: str
+    opened_at: Micros
+    heartbeat_at: Micros
+    expires_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedReader:
+    """A lease, and what the catalog knew of its moment when it was given.
+
+    ``views`` are all views; ``anchors`` gives, by view id, the oldest release at or after the moment that has the view.
+    """
+
+    lease: ReaderLeaseRecord
+    views: tuple[ViewRecord, ...]
+    anchors: Mapping[str, tuple[Csn, ReleasedView]]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """The newest ``count`` releases, the past ``age`` microseconds, releases with one of ``tags`` (None: any tag)."""
+
+    count: int = 1
+    age: Micros = 0
+    tags: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What the last collection left: every csn from ``kept_from`` on, and the older ones in ``pinned``."""
+
+    kept_from: Csn
+    pinned: frozenset[Csn] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldView:
+    """A view as garbage collection sees it.
+
+    Apply, open steps and views that read this one have taken its view delta up to ``consumed``.
+    """
+
+    record: ViewRecord
+    consumed: Csn
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """All that decides about garbage, at one moment."""
+
+    now: Micros
+    releases: tuple[ReleaseRecord, ...]
+    leases: tuple[ReaderLeaseRecord, ...]
+    settings: RetentionSettings
+    horizon: Horizon
+    views: tuple[HeldView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionIntent:
+    """What a collection leaves (``horizon``) and takes: releases, the past of views, and, as ``plan`` says, files.
+
+    ``kept_from`` gives views, by id, the csn before which their view delta has gaps from now on.
+    """
+
+    horizon: Horizon
+    spare_releases: tuple[Csn, ...]
+    kept_from: Mapping[str, Csn] = field(default_factory=dict)
+    plan: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRecord:
+    collection_id: int
+    state: StepState
+    plan: JsonObject
+    outcome: JsonObject | None
+    started_at: Micros
+    finished_at: Micros | None

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = sa.MetaData()
 
@@ -175,4 +175,67 @@ driver_leases = sa.Table(
     _column("process", sa.Text),
     _column("token", sa.BigInteger),
     _column("expires_at", sa.BigInteger),
+)
+
+releases = sa.Table(
+    "hw_releases",
+    metadata,
+    sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
+    _column("published_at", sa.BigInteger),
+)
+
+release_views = sa.Table(
+    "hw_release_views",
+    metadata,
+    sa.Column("csn", sa.BigInteger, sa.ForeignKey("hw_releases.csn"), primary_key=True, autoincrement=False),
+    sa.Column("view_id", sa.Text, sa.ForeignKey("hw_views.view_id"), primary_key=True),
+    _column("location", sa.Text),
+    _column("version", sa.BigInteger),
+    _column("delta_location", sa.Text),
+    _column("kept_from", sa.BigInteger),
+    sa.Index("hw_release_views_by_view", "view_id", "csn"),
+)
+
+release_tags = sa.Table(
+    "hw_release_tags",
+    metadata,
+    sa.Column("tag", sa.Text, primary_key=True),
+    sa.Column("csn", sa.BigInteger, sa.ForeignKey("hw_releases.csn"), nullable=False),
+    _column("tagged_at", sa.BigInteger),
+)
+
+reader_leases = sa.Table(
+    "hw_reader_leases",
+    metadata,
+    sa.Column("snapshot_id", sa.Text, primary_key=True),
+    _column("csn", sa.BigInteger),
+    _column("holder", sa.Text),
+    _column("opened_at", sa.BigInteger),
+    _column("heartbeat_at", sa.BigInteger),
+    _column("expires_at", sa.BigInteger),
+)
+
+retention = sa.Table(
+    "hw_retention",
+    metadata,
+    sa.Column("lake_id", sa.Text, sa.ForeignKey("hw_lake.lake_id"), primary_key=True),
+    _column("count", sa.Integer),
+    _column("age", sa.BigInteger),
+    _column("tags", json_type(), null=True),
+    # What the last collection left: a reader is given a lease only on what is still there.
+    _column("kept_from", sa.BigInteger),
+    _column("pinned", json_type()),
+)
+
+collections = sa.Table(
+    "hw_collections",
+    metadata,
+    sa.Column("collection_id", _Identity, primary_key=True, autoincrement=True),
+    _column("state", sa.Text),
+    _column("plan", json_type()),
+    _column("outcome", json_type(), null=True),
+    _column("started_at", sa.BigInteger),
+    _column("finished_at", sa.BigInteger, null=True),
+    sa.CheckConstraint("state IN ('intended', 'done')", name="hw_collections_state"),
+    sqlite_autoincrement=True,
 )

@@ -9,19 +9,25 @@ import sqlalchemy as sa
 
 from headwater.catalog import schema
 from headwater.catalog.base_tables import BaseTables
+from headwater.catalog.collections import Collections
 from headwater.catalog.database import Clock, Database
 from headwater.catalog.leases import Leases
 from headwater.catalog.migrations import prepare
 from headwater.catalog.progress import Progress
+from headwater.catalog.readers import Readers
 from headwater.catalog.records import LakeRecord
 from headwater.catalog.refreshes import Refreshes
+from headwater.catalog.releases import Releases
+from headwater.catalog.retention import Retention
 from headwater.catalog.steps import Steps
 from headwater.catalog.units import UnitsOfWork
 from headwater.catalog.views import Views
 
 
 @final
-class Catalog(Leases, BaseTables, UnitsOfWork, Views, Steps, Progress, Refreshes):
+class Catalog(
+    Leases, BaseTables, UnitsOfWork, Views, Steps, Progress, Refreshes, Releases, Readers, Retention, Collections
+):
     """The control state of one lake. Every method is one transaction; safe to use from several threads."""
 
     @property

@@ -64,6 +64,17 @@ class UnitsOfWork(FencedTables):
         with self._database.read() as connection:
             return Csn(connection.execute(wanted).scalar() or BEGINNING)
 
+    def committed_at(self, csn: Csn) -> Micros | None:
+        """When the unit of work was committed; None for the state in which the lake began."""
+        with self._database.read() as connection:
+            return connection.execute(sa.select(_table.c.committed_at).where(_table.c.csn == csn).limit(1)).scalar()
+
+    def pending_since(self, csn: Csn) -> Micros | None:
+        """When the oldest unit of work after ``csn`` was committed; None if there is none."""
+        oldest = sa.select(_table.c.committed_at).where(_table.c.csn > csn).order_by(_table.c.csn).limit(1)
+        with self._database.read() as connection:
+            return connection.execute(oldest).scalar()
+
     def units(self, table: str | None = None, start: Csn | None = None, end: Csn | None = None) -> list[UnitOfWorkRow]:
         """The rows in ``(start, end]``, of one table or of all, by csn."""
         wanted = sa.select(_table).order_by(_table.c.csn, _table.c.table_name, _table.c.version)

@@ -94,7 +94,7 @@ class Views(FencedTables):
     def views(self) -> list[ViewRecord]:
         """All of them, by name."""
         with self._database.read() as connection:
-            return [_view(row) for row in connection.execute(sa.select(_views).order_by(_views.c.name))]
+            return read_views(connection)
 
     def users_of(self, name: str) -> list[str]:
         """The names of the views that read the table or view ``name``."""
@@ -153,7 +153,7 @@ def _delete_view(connection: sa.Connection, view_id: str) -> None:
         raise InvalidInput(
             f"View {name!r} is read by {', '.join(users)}.", remedy="Drop these views first.", view=name, views=users
         )
-    for table in (_lists, _leaves, _views):
+    for table in (schema.release_views, _lists, _leaves, _views):
         connection.execute(sa.delete(table).where(table.c.view_id == view_id))
     forget_steps(connection, view_id, but="drop")
 
@@ -185,6 +185,10 @@ def mark_readers(connection: sa.Connection, view_id: str, kept_from: Csn) -> Non
     for reader in readers.all():
         if not reader.definition.get("recomputed"):
             update_view(connection, reader.view_id, problem=problem)
+
+
+def read_views(connection: sa.Connection) -> list[ViewRecord]:
+    return [_view(row) for row in connection.execute(sa.select(_views).order_by(_views.c.name))]
 
 
 def read_leaves(connection: sa.Connection, view_id: str) -> list[LeafRecord]:
