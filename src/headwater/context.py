@@ -56,6 +56,8 @@ class Context:
 
 
 CAPTURE = "capture"
+PUBLISH = "publish"
+COLLECT = "collect"
 
 
 def propagate_lease(view_id: str) -> str:

@@ -33,6 +33,8 @@ from headwater.explain import Explanation, explain, explain_draft
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
+from headwater.serve.releases import Released, release
+from headwater.serve.snapshots import DEFAULT_TTL, Freshness, Snapshot, open_snapshot
 from headwater.sources.delta import DeltaSource
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.statements import (
@@ -213,6 +215,47 @@ class Lake:
         table = self._context.catalog.base_table(name)
         return table_at(table.location, self._context.catalog.version_at(name, csn))
 
+    # ------------------------------------------------------------------ releases and snapshots
+
+    def release(self) -> Released:
+        """Bring all views to the newest csn and publish that: what snapshots read from now on."""
+        return _Upkeep(self._context).release()
+
+    def tag(self, name: str, at: int | None = None) -> int:
+        """Name the release of a csn (None: the newest), so that it is kept and found again; the csn."""
+        return self._context.catalog.tag_release(name, None if at is None else Csn(at))
+
+    def untag(self, name: str) -> None:
+        self._context.catalog.untag_release(name)
+
+    def snapshot(
+        self,
+        at: Moment | None = None,
+        *,
+        tag: str | None = None,
+        max_staleness: float | None = None,
+        refresh: bool = False,
+        ttl: float = DEFAULT_TTL,
+    ) -> Snapshot[DataFrame]:
+        """All views and tracked tables at one moment: the newest release, a tagged one, or any that is kept.
+
+        ``max_staleness`` in seconds: a newest release older than that is an error, or with ``refresh`` a new one is
+        made first. While the snapshot is open, nothing that it reads is taken away.
+        """
+        freshness = None if max_staleness is None else Freshness(max_staleness, refresh)
+        if freshness is None and refresh:
+            raise InvalidInput("Refreshing needs to know how stale is too stale.", remedy="Give max_staleness.")
+        return open_snapshot(
+            self._context.catalog,
+            self._context.engine,
+            _Upkeep(self._context),
+            clock=self._context.clock,
+            at=at,
+            tag=tag,
+            freshness=freshness,
+            ttl=ttl,
+        )
+
     # ------------------------------------------------------------------ looking
 
     def units_of_work(self) -> list[UnitOfWork]:
@@ -300,6 +343,23 @@ class Lake:
         if name.lower() in taken | views:
             kind = "tracked table" if name.lower() in taken else "view"
             raise NameTaken(f"There is a {kind} {name!r} already.", remedy="Choose another name.", name=name)
+
+
+class _Upkeep:
+    """The drivers as releases and snapshots ask for them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def capture(self) -> Csn:
+        return capture(self._context).csn
+
+    def refresh(self, view: str, to: Csn) -> None:
+        refresh(self._context, view, to)
+
+    def release(self) -> Released:
+        context = self._context
+        return release(context.catalog, self, wait=context.lease_wait, ttl=context.lease_ttl)
 
 
 def connect(

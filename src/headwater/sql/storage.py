@@ -35,14 +35,16 @@ def counted_sql(text: str, names: Sequence[str]) -> str:
     return f"WITH `__hw_bag` AS (\n{text}\n) {to_text(grouped)}"
 
 
-def net_delta(location: str, interval: Interval, names: Sequence[str], *, sign: int) -> exp.Select:
-    """The net effect of a view delta over an interval, with the given sign."""
+def net_delta(
+    location: str, interval: Interval, names: Sequence[str], *, sign: int, version: int | None = None
+) -> exp.Select:
+    """The net effect of a view delta (the newest version or a given one) over an interval, with the given sign."""
     total = exp.Sum(this=column(COUNT))
     count = total if sign > 0 else exp.Neg(this=total)
     return (
         exp.select(exp.alias_(count, COUNT, quoted=True), *(column(n) for n in names))
-        .from_(current_table(location))
-        .where(_inside(interval))
+        .from_(current_table(location) if version is None else snapshot_table(location, version))
+        .where(inside(interval))
         .group_by(*(column(n) for n in names))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
@@ -51,10 +53,11 @@ def net_delta(location: str, interval: Interval, names: Sequence[str], *, sign: 
 def delta_rows(location: str, interval: Interval, names: Sequence[str]) -> exp.Select:
     """A view delta over an interval as it was appended: signed counts, each with its csn."""
     columns = [*(column(n) for n in names), column(COUNT), column(CSN)]
-    return exp.select(*columns).from_(current_table(location)).where(_inside(interval))
+    return exp.select(*columns).from_(current_table(location)).where(inside(interval))
 
 
-def _inside(interval: Interval) -> exp.Expr:
+def inside(interval: Interval) -> exp.Expr:
+    """The csn of a view delta's row lies in the interval."""
     return exp.and_(
         exp.GT(this=column(CSN), expression=exp.Literal.number(interval.start)),
         exp.LTE(this=column(CSN), expression=exp.Literal.number(interval.end)),
@@ -132,13 +135,23 @@ def stored(view: str, version: int, names: Sequence[str]) -> exp.Select:
     return exp.select(column(COUNT), *(column(n) for n in names)).from_(snapshot_table(view, version))
 
 
-def counted_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
+def counted_at(
+    view: str,
+    version: int,
+    stored_at: Csn,
+    delta: str,
+    at: Csn,
+    names: Sequence[str],
+    *,
+    delta_version: int | None = None,
+) -> exp.Query:
     """The view at a csn, as distinct rows with counts: what is stored plus, or less, the view delta between the two."""
     base = stored(view, version, names)
     if at == stored_at:
         return base
     interval, sign = (Interval(stored_at, at), 1) if at > stored_at else (Interval(at, stored_at), -1)
-    both = exp.union(base, net_delta(delta, interval, names, sign=sign), distinct=False)
+    change = net_delta(delta, interval, names, sign=sign, version=delta_version)
+    both = exp.union(base, change, distinct=False)
     return _net(both, names)
 
 

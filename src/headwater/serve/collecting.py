@@ -1,0 +1,137 @@
+"""What a garbage collection takes, from the catalog's rows: ``headwater.serve.retention`` in the catalog's terms.
+
+*Decided, recorded, done.* The decision is made inside the catalog's write transaction that records it
+(``Catalog.begin_collection``), so no lease, tag, release or step can come between. Everything that could still ask
+for what goes is told in that transaction: readers by the horizon, apply by the view's ``kept_from``. After a crash
+the recorded plan is simply carried out again.
+
+*Files.* VACUUM takes every file that no version since some time needs. Three things need files:
+
+- versions of kept releases: from ``oldest_version`` on;
+- snapshots at moments between releases, which read a version of the view delta (and nothing else) that was the newest
+  at some time since they opened: from ``leased_since`` on, the opening of the oldest lease that has not run out;
+- statements that run right now, of drivers and of readers without a lease: from ``grace`` before that on.
+
+So a query over what was taken can only fail, for want of a file: it never finds other rows than it should.
+
+*View deltas* are pruned only of views in ``quiet``, whose apply lease the collector holds while it decides: an apply
+that has found its target within reach and not yet recorded its step would otherwise lose the way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.algebra.time import Csn, Interval
+from headwater.catalog.records import CollectionIntent, Holdings, Horizon, Layout, Micros, ReleaseRecord
+from headwater.serve.retention import Keep, ReaderLease, Release, Retention, ViewState, decide
+
+DEFAULT_GRACE: Micros = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ViewGarbage:
+    """Versions before ``oldest_version`` and the csns of ``spare_delta`` in the view delta may go."""
+
+    name: str
+    location: str
+    layout: Layout
+    oldest_version: int
+    delta_location: str
+    spare_delta: tuple[Interval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GarbagePlan:
+    """By view id. ``horizon`` is also what timelines are pruned to."""
+
+    horizon: Horizon
+    leased_since: Micros
+    grace: Micros
+    views: Mapping[str, ViewGarbage]
+
+    def files_since(self, replaced_at: Micros | None = None) -> Micros:
+        """Files that were live at this moment or later stay.
+
+        Given is when the oldest version kept was replaced by the next: its files were live until then.
+        """
+        return (self.leased_since if replaced_at is None else min(self.leased_since, replaced_at)) - self.grace
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kept_from": self.horizon.kept_from,
+            "pinned": sorted(self.horizon.pinned),
+            "leased_since": self.leased_since,
+            "grace": self.grace,
+            "views": {
+                view_id: {
+                    "name": view.name,
+                    "location": view.location,
+                    "layout": view.layout,
+                    "oldest_version": view.oldest_version,
+                    "delta_location": view.delta_location,
+                    "spare_delta": [[piece.start, piece.end] for piece in view.spare_delta],
+                }
+                for view_id, view in self.views.items()
+            },
+        }
+
+    @classmethod
+    def of_json(cls, plan: Mapping[str, Any]) -> GarbagePlan:
+        return cls(
+            Horizon(Csn(plan["kept_from"]), frozenset(Csn(csn) for csn in plan["pinned"])),
+            plan["leased_since"],
+            plan["grace"],
+            {
+                view_id: ViewGarbage(
+                    view["name"],
+                    view["location"],
+                    view["layout"],
+                    view["oldest_version"],
+                    view["delta_location"],
+                    tuple(Interval(Csn(start), Csn(end)) for start, end in view["spare_delta"]),
+                )
+                for view_id, view in plan["views"].items()
+            },
+        )
+
+
+def intend(holdings: Holdings, quiet: Iterable[str], grace: Micros = DEFAULT_GRACE) -> CollectionIntent:
+    """What to take of what is held; ``quiet`` are the ids of views that no apply is at work on."""
+    still = frozenset(quiet)
+    kept = _retention(holdings)
+    horizon = Horizon(kept.kept_from, kept.pinned)
+    views: dict[str, ViewGarbage] = {}
+    kept_from: dict[str, Csn] = {}
+    for held in holdings.views:
+        record, own = held.record, kept.views[held.record.view_id]
+        spare = own.spare_delta() if record.view_id in still else ()
+        if spare:
+            kept_from[record.view_id] = own.delta_from
+        # Its present version always stays, and every one since may be released yet.
+        oldest = record.version if own.oldest_version is None else min(own.oldest_version, record.version)
+        views[record.view_id] = ViewGarbage(
+            record.name, record.location, record.layout, oldest, record.delta_location, spare
+        )
+    open_since = [lease.opened_at for lease in holdings.leases if lease.expires_at > holdings.now]
+    plan = GarbagePlan(horizon, min([holdings.now, *open_since]), grace, views)
+    return CollectionIntent(horizon, tuple(release.csn for release in kept.spare), kept_from, plan.as_json())
+
+
+def _retention(holdings: Holdings) -> Retention:
+    settings = holdings.settings
+    return decide(
+        [_release(release) for release in holdings.releases],
+        [ReaderLease(lease.csn, lease.expires_at) for lease in holdings.leases],
+        Keep(settings.count, settings.age, settings.tags),
+        holdings.now,
+        {held.record.view_id: ViewState(held.record.created_csn, held.consumed) for held in holdings.views},
+        holdings.horizon.kept_from,
+    )
+
+
+def _release(release: ReleaseRecord) -> Release:
+    versions = {view.view_id: view.version for view in release.views}
+    return Release(release.csn, release.published_at, versions, release.tags)

@@ -1,0 +1,80 @@
+"""A round of refreshes that ends in a release: all views at one csn, published together [Mauve98 §2.2].
+
+The csn is the newest one when the round begins. Each view is brought there and what is then true of it (this version
+holds it at this csn) is noted; that stays true when another driver brings the view further. A view that another driver
+had brought further *before* is not taken back: the round is run again, to a later csn. A view that can't be
+refreshed is left out, and the report says why: the others need not wait for it.
+
+A crash anywhere before the one catalog transaction publishes nothing; the views that have moved are just fresher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headwater.algebra.time import Csn
+from headwater.catalog.records import ReleasedView, ReleaseRecord
+from headwater.catalog.store import Catalog
+from headwater.context import PUBLISH
+from headwater.errors import CatalogProblem, EngineUnavailable, HeadwaterError, InternalError, LeaseLost, StorageFull
+
+_ROUNDS = 3
+_OF_THE_LAKE = (CatalogProblem, EngineUnavailable, InternalError, LeaseLost, StorageFull)
+"""What is wrong with more than the one view that met it first."""
+
+
+class Drivers(Protocol):
+    """What a round asks of the drivers."""
+
+    def capture(self) -> Csn:
+        """Number the commits made so far; the newest csn."""
+        ...
+
+    def refresh(self, view: str, to: Csn) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """``left_out``: the views that are not in the release, each with what kept it out."""
+
+    release: ReleaseRecord
+    left_out: Mapping[str, HeadwaterError]
+
+
+def release(catalog: Catalog, drivers: Drivers, *, wait: float = 0.0, ttl: float = 60.0) -> Released:
+    with catalog.lease(PUBLISH, ttl=ttl, wait=wait) as lease:
+        for remaining in reversed(range(_ROUNDS)):
+            csn = drivers.capture()
+            standing, left_out, overtaken = _bring_together(catalog, drivers, csn)
+            if not overtaken or not remaining:
+                return Released(catalog.publish_release(lease, csn, standing), left_out)
+        raise InternalError("a round of refreshes neither ended nor went on")
+
+
+def _bring_together(
+    catalog: Catalog, drivers: Drivers, csn: Csn
+) -> tuple[list[ReleasedView], dict[str, HeadwaterError], bool]:
+    standing: list[ReleasedView] = []
+    left_out: dict[str, HeadwaterError] = {}
+    overtaken = False
+    for view in catalog.views():
+        try:
+            if catalog.view(view.name).csn <= csn:
+                drivers.refresh(view.name, csn)
+            now = catalog.view(view.name)
+        except _OF_THE_LAKE:
+            raise
+        except HeadwaterError as error:
+            left_out[view.name] = error
+            continue
+        if now.csn == csn:
+            standing.append(ReleasedView.standing(now))
+        else:
+            overtaken = True
+            left_out[view.name] = HeadwaterError(
+                f"View {view.name!r} was brought to csn {now.csn} by another driver while csn {csn} was released.",
+                remedy="Release again.",
+            )
+    return standing, left_out, overtaken

@@ -1,0 +1,37 @@
+"""The statements of garbage collection: what they take is decided in ``headwater.serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from headwater.algebra.time import Csn, Interval
+from headwater.errors import InternalError
+from headwater.sql.dialect import column, to_text
+from headwater.sql.relations import current_table
+from headwater.sql.storage import inside
+from headwater.sql.timeline import T_MAX, visible_at
+
+
+def prune_view_delta_sql(location: str, spare: Sequence[Interval]) -> str:
+    """Delete the rows of a view delta whose csns nobody needs."""
+    if not spare:
+        raise InternalError("a view delta of which nothing is spare is not pruned")
+    return to_text(exp.delete(current_table(location), where=exp.or_(*(inside(piece) for piece in spare))))
+
+
+def prune_timeline_sql(location: str, kept_from: Csn, pinned: Iterable[Csn]) -> str:
+    """Delete the runs that no moment from ``kept_from`` on and no pinned one shows; an open run has no t_max."""
+    over = exp.LTE(this=column(T_MAX), expression=exp.Literal.number(kept_from))
+    needed = [visible_at(moment) for moment in sorted(pinned) if moment < kept_from]
+    condition = exp.and_(over, *(exp.not_(exp.paren(moment)) for moment in needed))
+    return to_text(exp.delete(current_table(location), where=condition))
+
+
+def vacuum_sql(location: str, hours: int) -> str:
+    """Remove the files that no version of the past ``hours`` needs."""
+    if hours < 0:
+        raise InternalError(f"nothing can be retained for {hours} hours")
+    # sqlglot knows no VACUUM.
+    return f"VACUUM {to_text(current_table(location))} RETAIN {hours} HOURS"
