@@ -30,6 +30,11 @@ class DurablePoint(Enum):
     CREATE_RECORDED = "create: the view has its name"
     DROP_FORGOTTEN = "drop: the view has no name any more, its tables are still there"
     DROP_REMOVED = "drop: the tables are gone"
+    RELEASE_REFRESHED = "release: a view stands at the csn, nothing is published"
+    RELEASE_PUBLISHED = "release: it is published"
+    COLLECT_INTENDED = "collect: the plan is recorded, nothing is taken"
+    COLLECT_SWEPT = "collect: what a view can spare is taken, the plan is still open"
+    COLLECT_RECORDED = "collect: the plan is closed"
 
 
 Listener: TypeAlias = Callable[[DurablePoint], None]

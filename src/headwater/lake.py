@@ -359,7 +359,7 @@ class _Upkeep:
 
     def release(self) -> Released:
         context = self._context
-        return release(context.catalog, self, wait=context.lease_wait, ttl=context.lease_ttl)
+        return release(context.catalog, self, wait=context.lease_wait, ttl=context.lease_ttl, reached=context.reached)
 
 
 def connect(

@@ -236,7 +236,7 @@ class TestReaders:
         with catalog.lease("publish") as lease, ThreadPoolExecutor(1) as pool:
             populate(catalog, lease)
             published(catalog, lease, 2, 4)
-            for round_ in range(20):
+            for round_ in range(12):
                 with catalog._database.write() as connection:
                     connection.execute(sa.delete(schema.retention))
                     connection.execute(sa.delete(schema.reader_leases))
@@ -334,6 +334,18 @@ class TestCollections:
                 catalog, lease, lambda _: CollectionIntent(Horizon(Csn(0)), (), {VIEW.view_id: Csn(before - 1)}, {})
             )
             assert catalog.view("totals").kept_from == before
+
+    def test_a_view_that_was_being_made_on_what_went_is_refused(self, catalog: Catalog) -> None:
+        with catalog.lease("collect") as lease:
+            populate(catalog, lease)
+            move(catalog, lease, 4, 40)
+            collect(catalog, lease, lambda _: CollectionIntent(Horizon(Csn(0)), (), {VIEW.view_id: Csn(4)}, {}))
+            before = everything(catalog)
+            late = [replace(UPPER_LEAF, time=Csn(3), t_comp=Csn(3))]
+            with pytest.raises(MomentBeforeHistory, match="'totals' can't be had at csn 3, only from 4 on"):
+                catalog.insert_view(lease, UPPER, late)
+            assert everything(catalog) == before
+            catalog.insert_view(lease, replace(UPPER, definition={"recomputed": "X"}), late)
 
     def test_a_decision_that_fails_leaves_everything(self, catalog: Catalog) -> None:
         def fail(_: Holdings) -> CollectionIntent:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn
 from headwater.catalog import BaseTable, Catalog, Commit, LeafRecord, LeafTime, ViewRecord, open_catalog
+from headwater.durable import Listener, nobody
 from headwater.errors import HeadwaterError
 from headwater.serve.releases import Released, release
 
@@ -151,8 +152,8 @@ class FakeLake:
                 lease, record.view_id, step.step_id, csn=csn, version=version, delta_location=record.delta_location
             )
 
-    def release(self) -> Released:
-        return release(self.catalog, self)
+    def release(self, reached: Listener = nobody) -> Released:
+        return release(self.catalog, self, reached=reached)
 
     def step(self, times: int = 1) -> None:
         """Writes, and a release after them."""

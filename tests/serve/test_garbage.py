@@ -325,7 +325,7 @@ class GarbageMachine(RuleBasedStateMachine):
 
 
 TestGarbageMachine = GarbageMachine.TestCase
-TestGarbageMachine.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
+TestGarbageMachine.settings = settings(max_examples=5, stateful_step_count=20, deadline=None)
 
 
 def test_a_lease_that_is_lost_can_not_be_renewed_even_if_nothing_of_its_moment_went(lake: FakeLake) -> None:

@@ -8,7 +8,7 @@ Since it names only what nobody could ask for any more, that is right at any lat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,17 +74,18 @@ class Collections(FencedTables):
 
 
 def _holdings(connection: sa.Connection, now: Micros) -> Holdings:
+    views = read_views(connection)
     return Holdings(
         now=now,
         releases=tuple(read_releases(connection)),
         leases=tuple(read_readers(connection)),
         settings=read_settings(connection),
         horizon=read_horizon(connection),
-        views=tuple(HeldView(view, _consumed(connection, view)) for view in read_views(connection)),
+        views=tuple(HeldView(view, _consumed(connection, view, views)) for view in views),
     )
 
 
-def _consumed(connection: sa.Connection, view: ViewRecord) -> Csn:
+def _consumed(connection: sa.Connection, view: ViewRecord, views: Sequence[ViewRecord]) -> Csn:
     """Nobody but a reader of the past will ask for the view delta before this csn.
 
     A view that reads this one needs its state where the slowest of all its leaves stands, not only its change since the
@@ -97,11 +98,10 @@ def _consumed(connection: sa.Connection, view: ViewRecord) -> Csn:
     )
     for intent in connection.execute(unfinished).scalars():
         found += [Csn(intent[end]) for end in ("from", "to") if end in intent]
-    views = schema.views
-    for user in names.users_of(connection, view.name):
-        row = connection.execute(sa.select(views.c.view_id, views.c.definition).where(views.c.name == user)).one()
-        if not row.definition.get("recomputed"):
-            found += [leaf.t_comp for leaf in read_leaves(connection, row.view_id)]
+    users = names.users_of(connection, view.name)
+    for user in views:
+        if user.name in users and not user.from_scratch:
+            found += [leaf.t_comp for leaf in read_leaves(connection, user.view_id)]
     return min(found)
 
 

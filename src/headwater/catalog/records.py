@@ -97,6 +97,11 @@ class ViewRecord:
         return "timeline" if self.options.get("layout") == "timeline" else "current"
 
     @property
+    def from_scratch(self) -> bool:
+        """Whether every refresh computes it from its tables alone, so that it needs nothing of their past."""
+        return isinstance(self.definition, dict) and bool(self.definition.get("recomputed"))
+
+    @property
     def hidden(self) -> Columns:
         """Columns of its table beside the public ones."""
         return tuple((name, kind) for name, kind in self.definition.get("hidden", ()))

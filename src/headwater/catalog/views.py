@@ -22,7 +22,7 @@ from headwater.catalog.records import (
     ViewRecord,
 )
 from headwater.catalog.steps import close_step, forget_steps, insert_step
-from headwater.errors import InternalError, InvalidInput, UnknownName
+from headwater.errors import InternalError, InvalidInput, MomentBeforeHistory, UnknownName
 
 _views = schema.views
 _leaves = schema.leaves
@@ -55,6 +55,8 @@ class Views(FencedTables):
                 dropping = insert_step(connection, self._database.clock(), replacing[0], "drop", replacing[1])
             names.require_free(connection, view.name)
             _require_readable(connection, leaves)
+            if not view.from_scratch:
+                _require_kept(connection, leaves)
             connection.execute(sa.insert(_views).values(**asdict(view)))
             if leaves:
                 connection.execute(sa.insert(_leaves), [_leaf_values(view.view_id, leaf) for leaf in leaves])
@@ -225,6 +227,18 @@ def _require_readable(connection: sa.Connection, leaves: Sequence[LeafRecord]) -
     for leaf in leaves:
         if leaf.table not in known:
             raise names.unknown("base table", leaf.table, known)
+
+
+def _require_kept(connection: sa.Connection, leaves: Sequence[LeafRecord]) -> None:
+    """A view is made while those that it reads go on: garbage may have been collected, or one recomputed, meanwhile."""
+    kept_from = {row.name: row.kept_from for row in connection.execute(sa.select(_views.c.name, _views.c.kept_from))}
+    for leaf in leaves:
+        if leaf.t_comp < kept_from.get(leaf.table, leaf.t_comp):
+            raise MomentBeforeHistory(
+                f"View {leaf.table!r} can't be had at csn {leaf.t_comp}, only from {kept_from[leaf.table]} on.",
+                remedy="Create the view again.",
+                view=leaf.table,
+            )
 
 
 def _leaf_values(view_id: str, leaf: LeafRecord) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from headwater.catalog.fencing import Lease
 from headwater.catalog.records import CollectionRecord, Micros
 from headwater.catalog.store import Catalog
 from headwater.context import COLLECT, apply_lease
+from headwater.durable import DurablePoint, Listener, nobody
 from headwater.errors import LeaseHeld
 from headwater.serve.collecting import DEFAULT_GRACE, GarbagePlan, ViewGarbage, intend
 from headwater.sql.pruning import prune_timeline_sql, prune_view_delta_sql, vacuum_sql
@@ -44,7 +45,13 @@ class Collected:
 
 
 def collect(
-    catalog: Catalog, sweeper: Sweeper, *, clock: Clock, grace: Micros = DEFAULT_GRACE, wait: float = 0.0
+    catalog: Catalog,
+    sweeper: Sweeper,
+    *,
+    clock: Clock,
+    grace: Micros = DEFAULT_GRACE,
+    wait: float = 0.0,
+    reached: Listener = nobody,
 ) -> Collected:
     """One collection; and before it, what is left of one that was cut short.
 
@@ -53,7 +60,7 @@ def collect(
     with catalog.lease(COLLECT, wait=wait) as lease:
         unfinished = catalog.open_collection()
         if unfinished is not None:
-            _carry_out(catalog, sweeper, lease, unfinished, clock)
+            _carry_out(catalog, sweeper, lease, unfinished, clock, reached)
         with ExitStack() as held:
             leases, busy = [lease], []
             quiet = set()
@@ -64,12 +71,13 @@ def collect(
                 except LeaseHeld:
                     busy.append(view.name)
             begun = catalog.begin_collection(leases, lambda holdings: intend(holdings, quiet, grace))
-        swept = _carry_out(catalog, sweeper, lease, begun, clock)
+        reached(DurablePoint.COLLECT_INTENDED)
+        swept = _carry_out(catalog, sweeper, lease, begun, clock, reached)
         return Collected(GarbagePlan.of_json(begun.plan), swept, tuple(busy))
 
 
 def _carry_out(
-    catalog: Catalog, sweeper: Sweeper, lease: Lease, collection: CollectionRecord, clock: Clock
+    catalog: Catalog, sweeper: Sweeper, lease: Lease, collection: CollectionRecord, clock: Clock, reached: Listener
 ) -> tuple[str, ...]:
     plan = GarbagePlan.of_json(collection.plan)
     present = {view.view_id: view for view in catalog.views()}
@@ -83,7 +91,9 @@ def _carry_out(
             _prune_view_delta(sweeper, plan, garbage, clock)
         _prune_table(sweeper, plan, garbage, clock)
         swept.append(garbage.name)
+        reached(DurablePoint.COLLECT_SWEPT)
     catalog.finish_collection(lease, collection.collection_id, {"views": swept})
+    reached(DurablePoint.COLLECT_RECORDED)
     return tuple(swept)
 
 

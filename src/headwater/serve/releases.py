@@ -18,6 +18,7 @@ from headwater.algebra.time import Csn
 from headwater.catalog.records import ReleasedView, ReleaseRecord
 from headwater.catalog.store import Catalog
 from headwater.context import PUBLISH
+from headwater.durable import DurablePoint, Listener, nobody
 from headwater.errors import CatalogProblem, EngineUnavailable, HeadwaterError, InternalError, LeaseLost, StorageFull
 
 _ROUNDS = 3
@@ -43,18 +44,22 @@ class Released:
     left_out: Mapping[str, HeadwaterError]
 
 
-def release(catalog: Catalog, drivers: Drivers, *, wait: float = 0.0, ttl: float = 60.0) -> Released:
+def release(
+    catalog: Catalog, drivers: Drivers, *, wait: float = 0.0, ttl: float = 60.0, reached: Listener = nobody
+) -> Released:
     with catalog.lease(PUBLISH, ttl=ttl, wait=wait) as lease:
         for remaining in reversed(range(_ROUNDS)):
             csn = drivers.capture()
-            standing, left_out, overtaken = _bring_together(catalog, drivers, csn)
+            standing, left_out, overtaken = _bring_together(catalog, drivers, csn, reached)
             if not overtaken or not remaining:
-                return Released(catalog.publish_release(lease, csn, standing), left_out)
+                published = catalog.publish_release(lease, csn, standing)
+                reached(DurablePoint.RELEASE_PUBLISHED)
+                return Released(published, left_out)
         raise InternalError("a round of refreshes neither ended nor went on")
 
 
 def _bring_together(
-    catalog: Catalog, drivers: Drivers, csn: Csn
+    catalog: Catalog, drivers: Drivers, csn: Csn, reached: Listener
 ) -> tuple[list[ReleasedView], dict[str, HeadwaterError], bool]:
     standing: list[ReleasedView] = []
     left_out: dict[str, HeadwaterError] = {}
@@ -63,6 +68,7 @@ def _bring_together(
         try:
             if catalog.view(view.name).csn <= csn:
                 drivers.refresh(view.name, csn)
+                reached(DurablePoint.RELEASE_REFRESHED)
             now = catalog.view(view.name)
         except _OF_THE_LAKE:
             raise
