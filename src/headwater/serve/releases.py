@@ -43,6 +43,10 @@ class Released:
     release: ReleaseRecord
     left_out: Mapping[str, HeadwaterError]
 
+    @property
+    def csn(self) -> int:
+        return self.release.csn
+
 
 def release(
     catalog: Catalog, drivers: Drivers, *, wait: float = 0.0, ttl: float = 60.0, reached: Listener = nobody
