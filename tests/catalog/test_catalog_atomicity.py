@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 from tests.catalog.worlds import ENTRIES, LEAVES, ORDERS, REFRESH, RELEASED, TIMES, VIEW, commit, everything, populate
 
+from headwater.algebra.constraints import ForeignKey, Unique
 from headwater.algebra.plan import LeafId
-from headwater.algebra.time import Csn
+from headwater.algebra.time import Csn, Interval
 from headwater.catalog import Catalog, CollectionIntent, Holdings, Horizon, Lease, RetentionSettings, schema
 from headwater.errors import LeaseLost
 
@@ -41,6 +42,10 @@ WRITES: dict[str, Write] = {
     "remove_base_table": lambda c, lease, s: c.remove_base_table(lease, "unused"),
     "restart_base_table": lambda c, lease, s: c.restart_base_table(lease, replace(ORDERS, since_version=20)),
     "set_table_problem": lambda c, lease, s: c.set_table_problem(lease, "orders", {"code": "X"}),
+    "add_constraint": lambda c, lease, s: c.add_constraint(lease, "order_keys", Unique("orders", ("o_orderkey",))),
+    "remove_constraint": lambda c, lease, s: c.remove_constraint(lease, "line_orders"),
+    "hold_constraint": lambda c, lease, s: c.hold_constraint(lease, "line_orders", Interval(Csn(2), Csn(4))),
+    "break_constraint": lambda c, lease, s: c.break_constraint(lease, "line_orders", Csn(3), {"key": [7]}),
     "number_units": lambda c, lease, s: c.number_units(
         lease,
         [[commit("orders", 7, 9), commit("lineitem", 3, 9)], [commit("orders", 8, 9)]],
@@ -106,6 +111,10 @@ def prepare(catalog: Catalog, lease: Lease, name: str) -> Steps:
         begun.collection_id,
         snapshot,
     )
+    catalog.add_constraint(lease, "line_keys", Unique("lineitem", ("o_orderkey",)))
+    catalog.add_constraint(lease, "line_orders", ForeignKey("orders", ("o_orderkey",), "lineitem", ("o_orderkey",)))
+    catalog.add_constraint(lease, "unused_keys", Unique("unused", ("o_orderkey",)))
+    catalog.hold_constraint(lease, "line_orders", Interval(Csn(2), Csn(2)))
     catalog.record_execution(lease, steps.propagate, 0, "l@now", Csn(2))
     return steps
 

@@ -19,6 +19,7 @@ from tests.catalog.conftest import TickingClock
 from tests.catalog.worlds import LEAVES, ORDERS, VIEW, everything, populate
 from tests.postgres_server import PostgresServer
 
+from headwater.algebra.constraints import Unique
 from headwater.catalog import Catalog, database, migrations, open_catalog, schema
 from headwater.catalog.database import Database
 from headwater.catalog.migrations import MIGRATIONS, upgrade
@@ -323,7 +324,7 @@ def test_a_catalog_of_the_first_version_is_upgraded_to_the_schema_of_a_new_one(c
         populate(catalog, lease)
     new = shape(base)
     with base.schema_change() as connection:
-        for table in ("collections", "retention", "reader_leases", "release_tags", "release_views", "releases"):
+        for table in ("constraints", "collections", "retention", "reader_leases", "release_tags", "release_views", "releases"):
             connection.execute(sa.text(f"DROP TABLE hw_{table}"))
         connection.execute(sa.text("ALTER TABLE hw_refreshes DROP COLUMN alternatives"))
         connection.execute(sa.update(schema.lake).values(schema_version=1))
@@ -333,3 +334,28 @@ def test_a_catalog_of_the_first_version_is_upgraded_to_the_schema_of_a_new_one(c
     assert catalog.releases() == catalog.readers() == []
     assert all(record.alternatives is None for record in catalog.refreshes())
     assert "alternatives" in columns(base, "hw_refreshes")
+
+
+def test_a_catalog_of_the_third_version_is_upgraded(catalog: Catalog) -> None:
+    """It knew of no constraints; the table made by the migration is the one that a new catalog has."""
+    base = catalog._database
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+        with base.read() as connection:
+            new = _shape(connection, "hw_constraints")
+        with base.write() as connection:
+            connection.execute(sa.text("DROP TABLE hw_constraints"))
+            connection.execute(sa.update(schema.lake).values(schema_version=3))
+        assert upgrade(base) == schema.SCHEMA_VERSION
+        with base.read() as connection:
+            assert _shape(connection, "hw_constraints") == new
+        key = catalog.add_constraint(lease, "order_keys", Unique("orders", ("o_orderkey",)))
+        assert catalog.constraints() == [key]
+
+
+def _shape(connection: sa.Connection, table: str) -> tuple[object, ...]:
+    found = sa.inspect(connection)
+    columns = [(each["name"], str(each["type"]), each["nullable"]) for each in found.get_columns(table)]
+    checks = sorted(str(each["name"]) for each in found.get_check_constraints(table))
+    referred = sorted((each["constrained_columns"], each["referred_table"]) for each in found.get_foreign_keys(table))
+    return columns, checks, referred, found.get_pk_constraint(table)["constrained_columns"]

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headwater.algebra.time import BEGINNING, Csn
-from headwater.catalog import names, schema
+from headwater.catalog import constraints, names, schema
 from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.records import BaseTable, JsonObject
 from headwater.errors import InvalidInput
@@ -32,7 +32,10 @@ class BaseTables(FencedTables):
             return [_record(row) for row in connection.execute(sa.select(_table).order_by(_table.c.name))]
 
     def remove_base_table(self, lease: Held, name: str) -> None:
-        """Stop tracking; refused while a view reads the table. Its units of work stay: no csn is given twice."""
+        """Stop tracking; refused while a view reads the table or another table refers to it.
+
+        Its constraints go with it, its units of work stay: no csn is given twice.
+        """
         with self._under(lease) as connection:
             find_base_table(connection, name)
             users = names.users_of(connection, name)
@@ -43,13 +46,14 @@ class BaseTables(FencedTables):
                     table=name,
                     views=users,
                 )
+            constraints.remove_with_table(connection, name)
             connection.execute(sa.delete(_table).where(_table.c.name == name))
 
     def restart_base_table(self, lease: Held, record: BaseTable) -> BaseTable:
         """Follow a table anew from ``record.since_version``, after changes of it were lost.
 
         The break is a unit of work of its own, so that every csn keeps its one meaning; each view that reads the
-        table is marked: from this csn on it can only be had by a recompute.
+        table is marked: from this csn on it can only be had by a recompute. Of its constraints nothing is known.
         """
         with self._under(lease) as connection:
             find_base_table(connection, record.name)
@@ -69,6 +73,7 @@ class BaseTables(FencedTables):
             )
             stored = replace(record, since_csn=csn, problem=None)
             update_base_table(connection, **asdict(stored))
+            constraints.forget_knowledge(connection, record.name)
             problem = {
                 "code": "TABLE_RESYNCED",
                 "message": f"Changes of {record.name!r} before csn {csn} were lost.",

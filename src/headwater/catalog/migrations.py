@@ -88,7 +88,29 @@ def _releases_and_their_readers(op: Operations) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (_refreshes_tell_their_alternatives, _releases_and_their_readers)
+def _constraints_are_declared(op: Operations) -> None:
+    op.create_table(
+        "hw_constraints",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("table_name", sa.Text, sa.ForeignKey("hw_base_tables.name"), nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("columns", schema.json_type(), nullable=False),
+        sa.Column("referred_table", sa.Text, sa.ForeignKey("hw_base_tables.name"), nullable=True),
+        sa.Column("referred_columns", schema.json_type(), nullable=True),
+        sa.Column("held_from", sa.BigInteger, nullable=True),
+        sa.Column("held_to", sa.BigInteger, nullable=True),
+        sa.Column("broken", schema.json_type(), nullable=True),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.CheckConstraint("kind IN ('primary key', 'unique', 'foreign key')", name="hw_constraints_kind"),
+        sa.CheckConstraint("(held_from IS NULL) = (held_to IS NULL)", name="hw_constraints_held"),
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _refreshes_tell_their_alternatives,
+    _releases_and_their_readers,
+    _constraints_are_declared,
+)
 
 
 def prepare(database: Database, *, create: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from headwater.algebra.constraints import Constraint
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 
@@ -66,6 +67,17 @@ class UnitOfWorkRow:
     committed_at: Micros
     operation: str
     rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintRecord:
+    """``held``: known to hold at every csn of it, its start included; ``broken``: by what, and ``csn`` since when."""
+
+    name: str
+    constraint: Constraint
+    created_at: Micros
+    held: Interval | None = None
+    broken: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = sa.MetaData()
 
@@ -163,6 +163,24 @@ refreshes = sa.Table(
     _column("alternatives", json_type(), null=True),
     sa.Index("hw_refreshes_by_view", "view_name", "id"),
     sqlite_autoincrement=True,
+)
+
+constraints = sa.Table(
+    "hw_constraints",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("table_name", sa.Text, sa.ForeignKey("hw_base_tables.name"), nullable=False),
+    _column("kind", sa.Text),
+    _column("columns", json_type()),
+    sa.Column("referred_table", sa.Text, sa.ForeignKey("hw_base_tables.name"), nullable=True),
+    _column("referred_columns", json_type(), null=True),
+    # Known to hold at every csn from the one to the other, both included.
+    _column("held_from", sa.BigInteger, null=True),
+    _column("held_to", sa.BigInteger, null=True),
+    _column("broken", json_type(), null=True),
+    _column("created_at", sa.BigInteger),
+    sa.CheckConstraint("kind IN ('primary key', 'unique', 'foreign key')", name="hw_constraints_kind"),
+    sa.CheckConstraint("(held_from IS NULL) = (held_to IS NULL)", name="hw_constraints_held"),
 )
 
 driver_leases = sa.Table(

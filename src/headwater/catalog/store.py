@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from headwater.catalog import schema
 from headwater.catalog.base_tables import BaseTables
 from headwater.catalog.collections import Collections
+from headwater.catalog.constraints import Constraints
 from headwater.catalog.database import Clock, Database
 from headwater.catalog.leases import Leases
 from headwater.catalog.migrations import prepare
@@ -26,7 +27,18 @@ from headwater.catalog.views import Views
 
 @final
 class Catalog(
-    Leases, BaseTables, UnitsOfWork, Views, Steps, Progress, Refreshes, Releases, Readers, Retention, Collections
+    Leases,
+    BaseTables,
+    Constraints,
+    UnitsOfWork,
+    Views,
+    Steps,
+    Progress,
+    Refreshes,
+    Releases,
+    Readers,
+    Retention,
+    Collections,
 ):
     """The control state of one lake. Every method is one transaction; safe to use from several threads."""
 
