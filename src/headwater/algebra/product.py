@@ -18,7 +18,7 @@ it together is joined by a cross product.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as choices
 from typing import TypeAlias
 
@@ -94,6 +94,23 @@ class Product:
         """Whether the condition reads what a generator makes."""
         made = {name for generator in self.generators for name in generator.outputs}
         return not made.isdisjoint(attributes_of(condition))
+
+    def plan(self) -> Plan:
+        """A plan of this one product, its leaves numbered by their places in ``scans``."""
+        leaves = tuple(replace(scan, leaf=LeafId(number)) for number, scan in enumerate(self.scans))
+        early = tuple(condition for condition in self.conditions if not self.is_late(condition))
+        plan: Plan = leaves[0]
+        if len(leaves) > 1:
+            plan = Join(leaves, early)
+        else:
+            for condition in early:
+                plan = Filter(plan, condition)
+        for generator in self.generators:
+            plan = Generate(plan, generator.expression, generator.outer, generator.outputs)
+        for condition in self.conditions:
+            if self.is_late(condition):
+                plan = Filter(plan, condition)
+        return Project(plan, self.outputs)
 
     def join_graph(self) -> JoinGraph:
         tied = [self.leaves_of(condition) for condition in self.conditions if not self.is_late(condition)]
