@@ -111,7 +111,7 @@ def keyed_history(seed: int, *, honest: bool = True, csns: int = 7) -> History:
     """A history that keeps all constraints at every csn; or, not ``honest``, one that begins so and may break them."""
     random = Random(seed)
     start = Draft({table: [] for table in COLUMNS})
-    for _ in range(random.randint(0, 12)):
+    for _ in range(random.randint(0, 30)):
         _act(random, start, honest=True)
     history = History.beginning_with(start.tables)
     draft = Draft(start.tables)

@@ -151,12 +151,14 @@ class Knowledge:
         """Whether it is known to hold at every csn from ``first`` to ``last``."""
         return any(each.constraint == constraint and each.covers(first, last) for each in self.holdings)
 
-    def is_key(self, table: str, columns: Collection[str], first: Csn, last: Csn) -> bool:
-        """Whether rows of the table are known to be told apart by the columns, at every csn from first to last."""
-        return any(
-            isinstance(each.constraint, Unique)
-            and each.constraint.table == table
-            and set(each.constraint.columns) <= set(columns)
-            and each.covers(first, last)
+    def keys(self, table: str, first: Csn, last: Csn) -> tuple[tuple[str, ...], ...]:
+        """The columns by which rows of the table are known to be told apart at every csn from first to last."""
+        return tuple(
+            each.constraint.columns
             for each in self.holdings
+            if isinstance(each.constraint, Unique) and each.constraint.table == table and each.covers(first, last)
         )
+
+    def is_key(self, table: str, columns: Collection[str], first: Csn, last: Csn) -> bool:
+        """Whether the columns tell rows of the table apart at every csn from first to last."""
+        return any(set(key) <= set(columns) for key in self.keys(table, first, last))

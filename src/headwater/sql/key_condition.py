@@ -1,0 +1,53 @@
+"""Ranges of keys as a condition over a column: an OR of BETWEENs over literals, by which file statistics skip files.
+
+Literals are of the column's own type, so that no cast stands between the column and its statistics. For a column that
+is NULL the ranges give NULL, which keeps nothing, as an equality with the keys would. Where a NULL meets a NULL
+(``<=>``), ``nulls_meet`` adds IS NULL if the change has one.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+from sqlglot import exp
+
+from headwater.algebra.key_ranges import Key, KeyRange, KeyRanges
+from headwater.sql.dialect import TypedLiteral
+
+
+def key_condition(column: exp.Expr, keys: KeyRanges, *, nulls_meet: bool = False) -> exp.Expr:
+    """True of every value of the column that is among the keys; FALSE where there are none."""
+    parts = [_within(column, each) for each in keys.ranges]
+    if nulls_meet and keys.has_null:
+        parts.append(exp.Is(this=column.copy(), expression=exp.null()))
+    if not parts:
+        return exp.false()
+    return parts[0] if len(parts) == 1 else exp.paren(exp.or_(*parts))
+
+
+def _within(column: exp.Expr, each: KeyRange) -> exp.Expr:
+    if each.low == each.high:
+        return exp.EQ(this=column.copy(), expression=literal(each.low))
+    return exp.Between(this=column.copy(), low=literal(each.low), high=literal(each.high))
+
+
+def literal(key: Key) -> exp.Expr:
+    match key:
+        case datetime(tzinfo=None):
+            return _typed(key.isoformat(" "), "TIMESTAMP_NTZ")
+        case datetime():
+            return _typed(key.astimezone(timezone.utc).replace(tzinfo=None).isoformat(" ") + "Z", "TIMESTAMP")
+        case date():
+            return _typed(key.isoformat(), "DATE")
+        case str():
+            return exp.Literal.string(key)
+        case int() | Decimal():
+            # Digits without an exponent: with one, Spark reads a double.
+            digits = format(abs(key), "f") if isinstance(key, Decimal) else str(abs(key))
+            number = exp.Literal.number(digits)
+            return exp.Neg(this=number) if key < 0 else number
+
+
+def _typed(text: str, kind: str) -> exp.Expr:
+    return TypedLiteral(this=exp.Literal.string(text), to=exp.var(kind))
