@@ -9,22 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.algebra.nodes import Aggregate, Match, Node, Nodes, Top, Window, all_scans
-from headwater.algebra.plan import Filter, Generate, Join, Plan, Project, Scan, Union
+from headwater.algebra.nodes import Nodes, all_scans
+from headwater.algebra.plan import Plan
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import LeafRecord, ViewRecord
 from headwater.choice import Workload
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.lifecycle import check
+from headwater.outline import lines, outline
 from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
 from headwater.propagate.stepping import small_changes
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
 from headwater.refresh import Policy, rows_of
-from headwater.sql.carrying import HIDDEN
-from headwater.sql.dialect import to_text
 from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
 
@@ -225,50 +224,5 @@ def _width(width: Width) -> str:
             return "unlimited"
 
 
-def _tree(plan: Plan, nodes: Nodes, depth: int = 0) -> Iterator[str]:
-    pad = "  " * depth
-    match plan:
-        case Scan() if plan.table in nodes:
-            node = nodes[plan.table]
-            yield f"{pad}{describe_node(plan.table, node)}"
-            for child in node.inputs:
-                yield from _tree(child, nodes, depth + 1)
-        case Scan():
-            yield f"{pad}Scan {plan.table} as {plan.alias} ({', '.join(plan.columns)})"
-        case Filter(child=child, condition=condition):
-            yield f"{pad}Filter {to_text(condition)}"
-            yield from _tree(child, nodes, depth + 1)
-        case Project(child=child, outputs=outputs):
-            public = [to_text(value) for name, value in outputs if not name.startswith(HIDDEN)]
-            yield f"{pad}Project {', '.join(public)}"
-            yield from _tree(child, nodes, depth + 1)
-        case Generate(child=child, generator=generator):
-            yield f"{pad}Generate {to_text(generator)}"
-            yield from _tree(child, nodes, depth + 1)
-        case Join(children=children, conditions=conditions):
-            yield f"{pad}Join on {' AND '.join(to_text(c) for c in conditions) or 'nothing (cross product)'}"
-            for child in children:
-                yield from _tree(child, nodes, depth + 1)
-        case Union(children=children):
-            yield f"{pad}Union all"
-            for child in children:
-                yield from _tree(child, nodes, depth + 1)
-
-
-def describe_node(name: str, node: Node) -> str:
-    """A node in one line: what it does and by which key it is kept."""
-    match node:
-        case Aggregate(values=values):
-            what = f"Aggregate {', '.join(to_text(value) for _, value in values) or 'distinct rows'}"
-        case Match(kind=kind, conditions=conditions):
-            what = f"{kind.value.capitalize()} join on {' AND '.join(to_text(c) for c in conditions) or 'nothing'}"
-        case Window(values=values):
-            what = f"Window {', '.join(to_text(value) for _, value in values)}"
-        case Top(limit=limit, offset=offset, order=order):
-            what = f"First {limit} rows" + (f" after {offset}" if offset else "")
-            what += f" by {', '.join(to_text(each) for each in order)}"
-    by = ", ".join(node.key(0))
-    if isinstance(node, Aggregate) and node.sums is not None:
-        how = "changes added to the view's own rows" if node.carried else "changes added to what was"
-        return f"{name}: {what}; {how}, keys ({by})" if by else f"{name}: {what}; {how}"
-    return f"{name}: {what}; touched keys ({by})" if by else f"{name}: {what}; one key for all rows"
+def _tree(plan: Plan, nodes: Nodes) -> Iterator[str]:
+    return lines(outline(plan, nodes))
