@@ -85,6 +85,8 @@ def test_the_statements_answer_as_their_specification(chunk: int) -> None:
             assert {row[1:-1] for row in found} == {each.key for each in expected}
             assert [row[0] for row in found[:1]] == [each.csn for each in expected[:1]]
             assert {(row[0], row[1:-1]) for row in found} <= {(each.csn, each.key) for each in expected}
+            at_the_end = over(constraint, history, interval, end_only=True)
+            assert {row[1:-1] for row in at_the_end} == {e.key for e in expected if e.csn == interval.end}
             broken += bool(found)
     assert broken >= 1
 
@@ -107,6 +109,15 @@ def test_nothing_is_asked_where_nothing_can_be_broken() -> None:
     assert violations_over_sql(reference, Written(history), interval, MANY, referred_rows_deleted=False) is None
     assert violations_over_sql(Unique("l", ("p",)), Written(history), interval, MANY) is None
     assert violations_over_sql(reference, Written(history), interval, MANY) is not None
+
+
+def test_line_items_committed_before_their_order_are_broken_in_between_and_whole_at_the_end() -> None:
+    history = History.beginning_with({"o": [(1, None, 0)], "l": [(1, 0)]})
+    history.commit({"l": [((2, 5), 1)]})
+    history.commit({"o": [((2, None, 0), 1)]})
+    reference, interval = ForeignKey("l", ("p",), "o", ("k",)), Interval(Csn(0), Csn(2))
+    assert over(reference, history, interval) == [(1, 2, 1)]
+    assert over(reference, history, interval, end_only=True) == []
 
 
 def test_a_deleted_order_whose_line_items_stay_is_found() -> None:

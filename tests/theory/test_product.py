@@ -6,20 +6,10 @@ import pytest
 from sqlglot import exp
 
 from headwater.algebra.plan import Filter, Generate, Join, LeafId, Plan, Project, Union, scans
-from headwater.algebra.product import JoinGraph, Product, products
+from headwater.algebra.product import JoinGraph, products
 from headwater.algebra.zset import ZSet
 from headwater.engine.reference import evaluate_plan, latest_csn
 from tests.theory.worlds import column, natural_join, random_world, scan
-
-
-def as_plan(product: Product) -> Plan:
-    plan: Plan = product.scans[0]
-    if len(product.scans) > 1:
-        plan = Join(product.scans, product.conditions)
-    else:
-        for condition in product.conditions:
-            plan = Filter(plan, condition)
-    return Project(plan, product.outputs)
 
 
 @pytest.mark.parametrize("chunk", range(4))
@@ -30,7 +20,8 @@ def test_a_plan_is_the_sum_of_its_products(chunk: int) -> None:
         together = ZSet()
         for product in products(world.plan):
             assert len(set(product.leaves)) == len(product.leaves)
-            together += evaluate_plan(as_plan(product), inputs, latest_csn)
+            own = {LeafId(place): inputs[leaf] for place, leaf in enumerate(product.leaves)}
+            together += evaluate_plan(product.plan(), own, latest_csn)
         assert together.counts() == evaluate_plan(world.plan, inputs, latest_csn).counts(), seed
 
 
@@ -93,3 +84,15 @@ def test_the_join_graph_of_a_natural_join_is_a_star() -> None:
 def test_a_join_graph_has_edges_of_two_leaves_or_more() -> None:
     with pytest.raises(ValueError, match="two or more"):
         JoinGraph(frozenset({LeafId(0)}), frozenset({frozenset({LeafId(0)})}))
+
+
+def test_a_product_as_a_plan_tests_what_a_generator_makes_after_it() -> None:
+    exploded = Generate(scan(0, "a"), exp.Anonymous(this="explode", expressions=[column("r1.v")]), False, ("g.x",))
+    late = exp.GT(this=column("g.x"), expression=exp.Literal.number(1))
+    (product,) = products(Filter(Join((exploded, scan(1, "b")), (equal("r1.k", "r2.k"),)), late))
+    plan = product.plan()
+    assert products(plan) == (product,)
+    assert isinstance(plan, Project)
+    assert isinstance(plan.child, Filter)
+    assert plan.child.condition == late
+    assert isinstance(plan.child.child, Generate)

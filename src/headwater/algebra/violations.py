@@ -75,8 +75,10 @@ def violations_over(constraint: Constraint, tables: Tables, columns: Columns, in
             inserted = {key_of(row) for row, count, _ in changes if count > 0}
             known = before.where(lambda row: key_of(row) in inserted)
             for key, counts in _running(known, changes, key_of, inserted).items():
-                most = 1 if None not in key else 0 if primary else None
-                found += [Violation(constraint, csn, key) for csn, n in counts if most is not None and n > most]
+                if primary or None not in key:
+                    most = 0 if None in key else 1
+                    rows = _at_every_csn(counts, interval)
+                    found += [Violation(constraint, csn, key) for csn, n in rows if n > most]
         case ForeignKey(referred_table=other, referred_columns=referred):
             referred_key = _key(columns[other], referred)
             other_changes = tables.base_delta(other, interval)
@@ -90,7 +92,7 @@ def violations_over(constraint: Constraint, tables: Tables, columns: Columns, in
                 parent = dict(_at_every_csn(parents[key], interval))
                 referring = _at_every_csn(children[key], interval)
                 found += [Violation(constraint, csn, key) for csn, n in referring if n > 0 and parent[csn] <= 0]
-    return sorted((each for each in found if each.csn in interval), key=lambda each: each.csn)
+    return sorted(found, key=lambda each: each.csn)
 
 
 def first_violation(constraint: Constraint, tables: Tables, columns: Columns, interval: Interval) -> Csn | None:

@@ -86,20 +86,24 @@ def violations_over_sql(
     limit: int,
     *,
     referred_rows_deleted: bool = True,
+    end_only: bool = False,
 ) -> str | None:
     """(csn, key) at which the changes of the interval break a constraint that held at its start; None if none can.
 
     ``referred_rows_deleted`` False: the log says that no row of the referred table was deleted in the interval; then
-    nothing of the referring table is read but its changes.
+    nothing of the referring table is read but its changes. ``end_only``: only keys that are broken at the interval's
+    end, each with the csn of its last change; for writers who commit line items before orders and mend it at once.
     """
     match constraint:
         case Unique():
-            return _unique_over(constraint, relations, interval, limit)
+            return _unique_over(constraint, relations, interval, limit, end_only)
         case ForeignKey():
-            return _foreign_key_over(constraint, relations, interval, limit, referred_rows_deleted)
+            return _foreign_key_over(constraint, relations, interval, limit, referred_rows_deleted, end_only)
 
 
-def _unique_over(constraint: Unique, relations: Relations, interval: Interval, limit: int) -> str | None:
+def _unique_over(
+    constraint: Unique, relations: Relations, interval: Interval, limit: int, end_only: bool
+) -> str | None:
     names = constraint.columns
     changes = relations.changes(constraint.table, names, interval)
     if changes is None:
@@ -113,7 +117,7 @@ def _unique_over(constraint: Unique, relations: Relations, interval: Interval, l
         "inserted": _keys("changes", names, names, exp.GT),
         "own": relations.state(constraint.table, names, interval.start),
         "events": _union([before, changed]),
-        **_running(names, [ROWS]),
+        **_totals(names, [ROWS], end_only),
     }
     broken: exp.Expr = exp.and_(_all_present(names), exp.GT(this=column(ROWS), expression=_number(1)))
     if constraint.primary:
@@ -123,7 +127,12 @@ def _unique_over(constraint: Unique, relations: Relations, interval: Interval, l
 
 
 def _foreign_key_over(
-    constraint: ForeignKey, relations: Relations, interval: Interval, limit: int, referred_rows_deleted: bool
+    constraint: ForeignKey,
+    relations: Relations,
+    interval: Interval,
+    limit: int,
+    referred_rows_deleted: bool,
+    end_only: bool,
 ) -> str | None:
     names, referred = constraint.columns, constraint.referred_columns
     own = relations.changes(constraint.table, names, interval)
@@ -157,7 +166,7 @@ def _foreign_key_over(
     pairs = list(zip(names, referred, strict=True))
     events.append(_events("referred", referred, names, rows, start, _exists("touched", pairs, of="referred")))
     ctes["events"] = _union(events)
-    ctes.update(_running(names, [ROWS, REFERRED_ROWS]))
+    ctes.update(_totals(names, [ROWS, REFERRED_ROWS], end_only))
     broken = exp.and_(
         _all_present(names),
         exp.GT(this=column(ROWS), expression=_number(0)),
@@ -206,10 +215,13 @@ def _events(
     return select if condition is None else select.where(condition)
 
 
-def _running(names: Sequence[str], counts: Sequence[str]) -> dict[str, exp.Query]:
-    """How many rows a key has after each csn at which it changed."""
+def _totals(names: Sequence[str], counts: Sequence[str], end_only: bool) -> dict[str, exp.Query]:
+    """How many rows a key has after each csn at which it changed, or after the last of them only."""
     keys = [column(name) for name in names]
     sums = [named(exp.Sum(this=column(count)), count) for count in counts]
+    if end_only:
+        last = named(exp.Max(this=column(CSN)), CSN)
+        return {"totals": exp.select(*keys, last, *sums).from_(exp.Table(this=quoted("events"))).group_by(*keys)}
     steps = exp.select(*keys, column(CSN), *sums).from_(exp.Table(this=quoted("events"))).group_by(*keys, column(CSN))
     totals = [
         named(
@@ -223,7 +235,7 @@ def _running(names: Sequence[str], counts: Sequence[str]) -> dict[str, exp.Query
         for count in counts
     ]
     running = exp.select(*(key.copy() for key in keys), column(CSN), *totals).from_(exp.Table(this=quoted("steps")))
-    return {"steps": steps, "running": running}
+    return {"steps": steps, "totals": running}
 
 
 def _answer(
@@ -236,7 +248,7 @@ def _answer(
 ) -> str:
     select = exp.select(column(CSN), *(column(name) for name in names), *(column(count) for count in counts))
     inside = exp.GT(this=column(CSN), expression=_number(interval.start))
-    select = select.from_(exp.Table(this=quoted("running"))).where(inside, broken)
+    select = select.from_(exp.Table(this=quoted("totals"))).where(inside, broken)
     return to_text(_with(select.order_by(exp.Ordered(this=column(CSN))).limit(limit), ctes))
 
 
