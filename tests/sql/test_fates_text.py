@@ -12,7 +12,7 @@ from tests.sql.test_verification import Written, run
 from tests.theory.keyed import COLUMNS, keyed_history
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_the_statement_tells_the_fates_of_the_specification(seed: int) -> None:
     history = keyed_history(seed)
     interval = Interval(Csn(seed % 3), history.now)
@@ -27,7 +27,7 @@ def test_the_statement_tells_the_fates_of_the_specification(seed: int) -> None:
             assert sorted(told[fate], key=repr) == sorted(((*r, n, c) for r, n, c in expected[fate]), key=repr)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_without_net_effect_a_change_is_never_born_or_gone_that_is_not(seed: int) -> None:
     history = keyed_history(seed)
     interval = Interval(Csn(0), history.now)

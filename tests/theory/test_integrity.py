@@ -256,6 +256,27 @@ def test_deaths_need_the_foreign_key_at_every_csn() -> None:
     assert "from 0 to 1 " in wrong[0]
 
 
+def test_deaths_are_asked_for_as_far_as_the_line_items_are_seen() -> None:
+    """Line items are ahead, at csn 2, where order 1 is there again with a new one: it meets the deletion at csn 1."""
+    history = orders_and_lines(DELETED_ORDER, {"o": [((1, None, 7), 1)], "l": [((1, 9), 1)]})
+    plan, log = joined("l", "o"), Signed(history)
+    step = advance(plan, Frontier((Csn(2), Csn(0))), (Csn(2), Csn(1)), log)
+    assert [str(query) for query in step.queries] == ["l0@0+Δ(0, 2] ⋈ o1Δ(0, 1]"]
+    assert cut_step(step, KNOWN, log) == step
+    left = ReferenceEngine(history).run(step.queries[0]).rows.consolidate()
+    assert left.counts() == {(1, 9, 1, None, 0): -1}
+
+
+def test_the_deletion_of_one_of_two_orders_of_a_key_is_no_death() -> None:
+    history = History.beginning_with({"o": [(1, None, 0), (1, None, 1)], "l": [(1, 0)]})
+    history.commit({"o": [((1, None, 1), -1)]})
+    plan = joined("l", "o")
+    only_the_reference = Knowledge.of([LINE_ORDER], span(0, 1))
+    assert left_of(history, plan, only_the_reference) == ["l0@0 ⋈ o1Δ(0, 1]"]
+    too_late = Knowledge((Holding(LINE_ORDER, span(0, 1)), Holding(ORDER_KEY, span(1, 1))))
+    assert left_of(history, plan, too_late) == ["l0@0 ⋈ o1Δ(0, 1]"]
+
+
 def _at(constraint: Constraint, csn: int) -> Holding:
     return Holding(constraint, span(csn, csn))
 
