@@ -28,7 +28,7 @@ from tests.theory.trees import random_tree, tree
 from tests.theory.worlds import HISTORIES, Law, World, column
 
 CHUNKS = 10
-WORLDS = HISTORIES // 60  # in each chunk
+WORLDS = HISTORIES // 80  # in each chunk
 ORDER_KEY, LINE_ORDER = Unique("o", ("k",), primary=True), ForeignKey("l", ("p",), "o", ("k",))
 
 

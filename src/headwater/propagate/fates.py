@@ -42,7 +42,7 @@ from headwater.algebra.constraints import Knowledge
 from headwater.algebra.plan import LeafId, Plan, Scan, scans
 from headwater.algebra.product import Product, ThroughUnion, products, unchanged
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
-from headwater.algebra.time import BEGINNING, Csn, Interval
+from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import Entry, Row, ZSet
 from headwater.engine.reference import History, ReferenceEngine
 from headwater.propagate.frontier import ChangeLog
@@ -127,16 +127,17 @@ def evaluate(delta: PiecedDelta, engine: ReferenceEngine, columns: Mapping[str, 
     history = engine.history
     tables = dict(history.changes)
     for piece in delta.pieces:
-        places = [columns[piece.table].index(name) for name in piece.key]
-        split = by_fate(
-            history.base_delta(piece.table, delta.interval),
-            lambda row, places=places: tuple(row[place] for place in places),  # type: ignore[misc]
-        )
+        split = by_fate(history.base_delta(piece.table, delta.interval), _key(columns[piece.table], piece.key))
         before = [change for change in history.changes.get(piece.table, ()) if change[0] <= delta.interval.start]
-        after = [(csn or BEGINNING, row, count) for fate in piece.fates for row, count, csn in split[fate]]
+        after = [(_csn(entry), entry[0], entry[1]) for fate in piece.fates for entry in split[fate]]
         tables[piece.name] = [*before, *after]
     pieced = ReferenceEngine(History(tables, history.now))
     return reduce(ZSet.add, (pieced.run(query).rows for query in delta.queries), ZSet())
+
+
+def _key(columns: Sequence[str], key: Sequence[str]) -> Callable[[Row], Row]:
+    places = [columns.index(name) for name in key]
+    return lambda row: tuple(row[place] for place in places)
 
 
 _Pieced: TypeAlias = tuple[Query, tuple[Piece, ...]]

@@ -23,18 +23,18 @@ def fated_changes(changes: exp.Query, columns: Sequence[str], key: Sequence[str]
     ``net``: changes that cancel out within a csn are left out first. Columns that can't be grouped by forbid that; then
     a key that was inserted and deleted within one csn counts as kept, which is right and cuts less.
     """
-    rows = _net(changes, columns) if net else changes
+    rows = net_changes(changes, columns) if net else changes
     spread = exp.select(
-        *_plain(columns),
-        named(_over(exp.Min(this=column(CSN)), key), _FIRST),
-        named(_over(exp.Max(this=column(CSN)), key), _LAST),
-        named(_over(exp.Sum(this=column(COUNT)), key), _TOTAL),
+        *with_bookkeeping(columns),
+        named(over_key(exp.Min(this=column(CSN)), key), _FIRST),
+        named(over_key(exp.Max(this=column(CSN)), key), _LAST),
+        named(over_key(exp.Sum(this=column(COUNT)), key), _TOTAL),
     ).from_(subquery(rows, "n"))
     at_first = exp.Case(ifs=[exp.If(this=_equal(CSN, _FIRST), true=column(COUNT))])
     judged = exp.select(
-        *_plain(columns), column(_LAST), column(_TOTAL), named(_over(exp.Min(this=at_first), key), _LEAST)
+        *with_bookkeeping(columns), column(_LAST), column(_TOTAL), named(over_key(exp.Min(this=at_first), key), _LEAST)
     ).from_(subquery(spread, "s"))
-    return exp.select(*_plain(columns), named(_fate(key), FATE)).from_(subquery(judged, "j"))
+    return exp.select(*with_bookkeeping(columns), named(_fate(key), FATE)).from_(subquery(judged, "j"))
 
 
 def _fate(key: Sequence[str]) -> exp.Expr:
@@ -56,14 +56,15 @@ def _fate(key: Sequence[str]) -> exp.Expr:
     )
 
 
-def _net(changes: exp.Query, columns: Sequence[str]) -> exp.Query:
+def net_changes(changes: exp.Query, columns: Sequence[str]) -> exp.Query:
+    """The changes by row and csn, without those that cancel out."""
     total = exp.Sum(this=column(COUNT))
     keys = [*(column(name) for name in columns), column(CSN)]
     select = exp.select(*keys, named(total, COUNT)).from_(subquery(changes, "c"))
     return select.group_by(*keys).having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
 
 
-def _plain(columns: Sequence[str]) -> list[exp.Expr]:
+def with_bookkeeping(columns: Sequence[str]) -> list[exp.Expr]:
     return [*(column(name) for name in columns), column(COUNT), column(CSN)]
 
 
@@ -71,5 +72,5 @@ def _equal(one: str, other: str) -> exp.Expr:
     return exp.EQ(this=column(one), expression=column(other))
 
 
-def _over(value: exp.Expr, key: Sequence[str]) -> exp.Expr:
+def over_key(value: exp.Expr, key: Sequence[str]) -> exp.Expr:
     return exp.Window(this=value, partition_by=[column(name) for name in key])
