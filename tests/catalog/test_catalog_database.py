@@ -324,7 +324,15 @@ def test_a_catalog_of_the_first_version_is_upgraded_to_the_schema_of_a_new_one(c
         populate(catalog, lease)
     new = shape(base)
     with base.schema_change() as connection:
-        for table in ("constraints", "collections", "retention", "reader_leases", "release_tags", "release_views", "releases"):
+        for table in (
+            "constraints",
+            "collections",
+            "retention",
+            "reader_leases",
+            "release_tags",
+            "release_views",
+            "releases",
+        ):
             connection.execute(sa.text(f"DROP TABLE hw_{table}"))
         connection.execute(sa.text("ALTER TABLE hw_refreshes DROP COLUMN alternatives"))
         connection.execute(sa.update(schema.lake).values(schema_version=1))
