@@ -167,3 +167,15 @@ def test_explain_of_a_select_makes_nothing(world: World) -> None:
     plan = world.lake.sql(f"EXPLAIN MATERIALIZED VIEW {PIVOT}").collect()[0][0]
     assert "Recomputed at every refresh: PIVOT" in plan
     assert {view.name for view in world.lake.status().views} == before
+
+
+def test_a_change_that_comes_to_nothing_in_a_view_without_rows(world: World) -> None:
+    """A view that is written anew counts its changed rows where Spark can't leave the counting out."""
+    world.create("empty", "SELECT r.k, s.w FROM r JOIN s ON r.k = s.k WHERE r.v = 12345")
+    world.run("INSERT INTO {r} VALUES (1, 9, 'a', 1.0)")
+    report = world.refresh("empty")
+    assert (report.mode, report.reason, report.rows) == ("incremental", "NO_NET_CHANGE", 0)
+    world.run("INSERT INTO {r} VALUES (1, 12345, 'a', 1.0)")
+    assert world.refresh("empty").mode == "incremental"
+    world.run("DELETE FROM {r} WHERE v = 12345")
+    assert world.refresh("empty").mode == "incremental"

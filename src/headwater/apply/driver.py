@@ -23,7 +23,7 @@ from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHis
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
-from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, net_delta, rewritten_sql
+from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, rewritten_sql
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -152,12 +152,8 @@ def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, ta
     if context.engine.rows_in(view.location, view.version) > context.sizes.small_view:
         text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
         return context.engine.merge(text, tag, doing)
-    change = to_text(net_delta(view.delta_location, interval, names, sign=sign))
-
-    def rewritten(name: str) -> str:
-        return rewritten_sql(view.location, view.version, name, names)
-
-    return context.engine.rewrite(change, rewritten, view.location, tag, doing)
+    text = rewritten_sql(view.location, view.version, view.delta_location, interval, names, sign=sign)
+    return context.engine.rewrite(text, view.location, tag, doing)
 
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:

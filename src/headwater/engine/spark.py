@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from headwater.engine.failures import translated, user_sql
 from headwater.engine.staging import Staging
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import current_table
-from headwater.sql.storage import count_sql
+from headwater.sql.relations import COUNT, current_table
+from headwater.sql.storage import CHANGED, count_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,26 +193,22 @@ class SparkEngine:
         earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
         return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
-    def rewrite(
-        self, change: str, rewritten: Callable[[str], str], location: str, tag: CommitTag, doing: str
-    ) -> Written | None:
-        """Write a table anew in one tagged commit; ``rewritten`` tells how, given the name of the change.
+    def rewrite(self, text: str, location: str, tag: CommitTag, doing: str) -> Written | None:
+        """Write a table anew in one tagged commit, from rows of which some are gone and some are marked as changed.
 
-        The rows of the answer are those of the change; None if Delta had seen the tag.
+        The rows of the answer are the changed ones; None if Delta had seen the tag.
         """
         from pyspark.sql import Observation
-        from pyspark.sql.functions import count, lit
+        from pyspark.sql.functions import coalesce, col, lit, sum  # noqa: A004
 
-        name, seen = f"__hw_change_{uuid.uuid4().hex}", Observation()
+        seen = Observation()
         with translated(doing):
-            self.compute(change).observe(seen, count(lit(1)).alias("rows")).createOrReplaceTempView(name)
-            try:
-                frame = self.compute(rewritten(name))
-                written = _even_if_overtaken(lambda: self._append(frame, location, tag, "overwrite"))
-                own = written is not None and self._work.conf.get(_LAST_COMMIT, None) is not None
-                return replace(written, rows=int(seen.get["rows"])) if written is not None and own else None
-            finally:
-                self._work.catalog.dropTempView(name)
+            # Where nothing is left to read, Spark leaves out what stands below: it must be counted above all of it.
+            changed = coalesce(sum(col(CHANGED)), lit(0)).alias("rows")
+            frame = self.compute(text).observe(seen, changed).where(col(COUNT) != 0).drop(CHANGED)
+            written = _even_if_overtaken(lambda: self._append(frame, location, tag, "overwrite"))
+            own = self._work.conf.get(_LAST_COMMIT, None) is not None
+            return replace(written, rows=int(seen.get["rows"])) if written is not None and own else None
 
     def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
         """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""

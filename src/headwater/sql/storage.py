@@ -13,8 +13,10 @@ from functools import reduce
 from sqlglot import exp
 
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import column, quoted, subquery, to_text
+from headwater.sql.dialect import bigint, column, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, change_feed, consecutive, current_table, snapshot_table
+
+CHANGED = "__hw_changed"
 
 
 def over_relations(text: str, relations: Mapping[str, exp.Query]) -> str:
@@ -170,10 +172,18 @@ def _net(rows: exp.Query, names: Sequence[str]) -> exp.Select:
     )
 
 
-def rewritten_sql(view: str, version: int, change: str, names: Sequence[str]) -> str:
-    """A whole view with a net change added (a temporary view that ``net_delta`` gave), to be written over it."""
-    changes = exp.select(column(COUNT), *(column(n) for n in names)).from_(exp.Table(this=quoted(change)))
-    return to_text(_net(exp.union(stored(view, version, names), changes, distinct=False), names))
+def rewritten_sql(view: str, version: int, delta: str, interval: Interval, names: Sequence[str], *, sign: int) -> str:
+    """A whole view with a net change added; rows that are gone have the count 0, changed ones are marked."""
+    columns = [column(COUNT), *(column(n) for n in names)]
+    before = exp.select(*columns, named(bigint(0), CHANGED)).from_(subquery(stored(view, version, names), "v"))
+    change = net_delta(delta, interval, names, sign=sign)
+    changes = exp.select(*(c.copy() for c in columns), named(bigint(1), CHANGED)).from_(subquery(change, "d"))
+    rows = exp.select(
+        named(exp.Sum(this=column(COUNT)), COUNT),
+        *(column(n) for n in names),
+        named(exp.Sum(this=column(CHANGED)), CHANGED),
+    ).from_(subquery(exp.union(before, changes, distinct=False), "q"))
+    return to_text(rows.group_by(*(column(n) for n in names)))
 
 
 def table_at(location: str, version: int, columns: Sequence[str] | None = None) -> exp.Select:
