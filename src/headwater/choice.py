@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.algebra.nodes import Aggregate, Node, Nodes, all_scans
+from headwater.algebra.nodes import Aggregate, Node, Nodes, all_scans, scans_below
 from headwater.algebra.plan import Plan, scans
 
 INCREMENTAL, TOUCHED_KEYS, FULL = "incremental", "touched-keys", "full"
@@ -101,7 +101,7 @@ class Workload:
         """Changed rows of a table; of a node, as many as all its tables have, which is a guess from above."""
         if name not in self._nodes:
             return self._changed.get(name, 0)
-        below = {scan.table for plan in self._nodes[name].inputs for scan in all_scans(plan, self._nodes)}
+        below = {scan.table for scan in scans_below(name, self._nodes)}
         return sum(self._changed.get(table, 0) for table in below)
 
     def _touches(self, node: Node) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.algebra.nodes import Nodes, all_scans
+from headwater.algebra.nodes import Nodes, scans_below
 from headwater.algebra.plan import Plan
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import LeafRecord, ViewRecord
@@ -164,8 +164,7 @@ class _PossibleLog:
     def has_changes(self, name: str, interval: Interval) -> bool:
         if name not in self.nodes:
             return self.moments.has_changes(name, interval)
-        below = [scan for plan in self.nodes[name].inputs for scan in all_scans(plan, self.nodes)]
-        return any(self.moments.has_changes(scan.table, interval) for scan in below)
+        return any(self.moments.has_changes(scan.table, interval) for scan in scans_below(name, self.nodes))
 
 
 def explain(context: Context, view: ViewRecord) -> Explanation:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
-from headwater.algebra.product import attributes_of
+from headwater.algebra.product import attributes_in, attributes_of
 from headwater.algebra.query import BaseDelta, CsnRule, Query, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
 
@@ -56,10 +56,6 @@ class Joined:
         return next(index for index, each in enumerate(self.inputs) if leaf in leaves(each))
 
 
-def attributes_in(expressions: Iterable[exp.Expr]) -> set[Attribute]:
-    return {name for each in expressions for name in attributes_of(each)}
-
-
 def in_order(query: Query, order: Sequence[int]) -> Query:
     """The query with the inputs of its join in another order."""
     whole = Joined.of(query.plan)
@@ -78,8 +74,8 @@ def apart(query: Query, first: int, name: str, interval: Interval) -> tuple[Quer
     if not query.marked <= frozenset(leaf for each in chosen for leaf in leaves(each)):
         raise ValueError(f"the first {first} inputs do not hold all changes of {query}")
     have = {attribute for each in chosen for attribute in each.attributes}
-    inside = tuple(condition for condition in whole.conditions if attributes_in([condition]) <= have)
-    outside = tuple(condition for condition in whole.conditions if not attributes_in([condition]) <= have)
+    inside = tuple(condition for condition in whole.conditions if attributes_of(condition) <= have)
+    outside = tuple(condition for condition in whole.conditions if not attributes_of(condition) <= have)
     needed = attributes_in([*outside, *(value for _, value in whole.outputs)])
     kept = tuple(attribute for each in chosen for attribute in each.attributes if attribute in needed)
     answer = Scan(LeafId(0), name, name, kept, kept)
@@ -102,7 +98,7 @@ def of_keys(plan: Plan, keys: Sequence[Attribute], asked: Scan, term: BaseDelta,
 
 
 def _as_they_are(attributes: Iterable[Attribute]) -> tuple[tuple[Attribute, exp.Expr], ...]:
-    return tuple((name, exp.column(exp.to_identifier(name, quoted=True))) for name in attributes)
+    return tuple((name, exp.column(name, quoted=True)) for name in attributes)
 
 
 def _numbered(plan: Plan, terms: Sequence[Term], before: Sequence[Term]) -> tuple[Plan, tuple[Term, ...]]:

@@ -133,10 +133,15 @@ def all_scans(plan: Plan, nodes: Nodes) -> Iterator[Scan]:
     """The scans of tables (not nodes) in the plan and below, from left to right."""
     for scan in scans(plan):
         if scan.table in nodes:
-            for below in nodes[scan.table].inputs:
-                yield from all_scans(below, nodes)
+            yield from scans_below(scan.table, nodes)
         else:
             yield scan
+
+
+def scans_below(node: str, nodes: Nodes) -> Iterator[Scan]:
+    """The scans of tables in the inputs of a node and below."""
+    for plan in nodes[node].inputs:
+        yield from all_scans(plan, nodes)
 
 
 Key: TypeAlias = Hashable

@@ -121,6 +121,10 @@ def attributes_of(expression: exp.Expr) -> set[Attribute]:
     return {part.name for part in expression.find_all(exp.Column)}
 
 
+def attributes_in(expressions: Iterable[exp.Expr]) -> set[Attribute]:
+    return {name for each in expressions for name in attributes_of(each)}
+
+
 def unchanged(_: Attribute, expression: exp.Expr) -> exp.Expr:
     return expression
 

@@ -12,6 +12,9 @@ from pyarrow import ArrowException, fs
 
 logger = logging.getLogger(__name__)
 
+# What a file system says of a place that it can't list or change, or does not know at all.
+_OUT_OF_REACH = (OSError, ArrowException, NotImplementedError, ImportError)
+
 
 def directories_in(location: str) -> list[str]:
     """The names of the directories directly in a place; none where the place can't be listed."""
@@ -28,7 +31,7 @@ def _directories(location: str) -> list[fs.FileInfo]:
     try:
         system, path = _system(location)
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    except (OSError, ArrowException, NotImplementedError, ImportError) as error:
+    except _OUT_OF_REACH as error:
         logger.warning("Could not list %s (%s).", location, error)
         return []
     return [each for each in found if each.type is fs.FileType.Directory]
@@ -42,7 +45,7 @@ def remove_directory(location: str) -> bool:
         if system.get_file_info(path).type is fs.FileType.NotFound:
             return True
         system.delete_dir(path)
-    except (OSError, ArrowException, NotImplementedError, ImportError) as error:
+    except _OUT_OF_REACH as error:
         logger.warning("Could not remove %s (%s); it is no longer used and can be removed by hand.", location, error)
         return False
     return True

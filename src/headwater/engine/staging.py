@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.engine.failures import translated
 from headwater.engine.files import old_directories_in, remove_directory
@@ -24,6 +24,8 @@ from headwater.sql.relations import COUNT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+Key = TypeVar("Key", bound=Hashable)
 
 _DAY = 86_400.0
 # Types that no file can hold; answers with such columns are kept in memory.
@@ -59,19 +61,23 @@ class Staging:
             yield name
 
     @contextmanager
-    def leaf_changes(self, texts: Mapping[str, str]) -> Iterator[dict[str, StagedRows]]:
-        """Run several queries over tables alone, by one job."""
+    def leaf_changes(self, texts: Mapping[Key, str]) -> Iterator[dict[Key, StagedRows]]:
+        """Run several queries over tables alone, by one job; their answers by the same keys."""
         from pyspark.sql.functions import col, count, count_if, lit
 
+        if not texts:
+            yield {}
+            return
         with ExitStack() as stack:
-            kept = {key: stack.enter_context(self._in_memory(self._session().sql(text))) for key, text in texts.items()}
+            kept = [stack.enter_context(self._in_memory(self._session().sql(text))) for text in texts.values()]
             counts = [
-                frame.agg(lit(key).alias("key"), count(lit(1)), count_if(col(COUNT) < 0))
-                for key, (_, frame) in kept.items()
+                frame.agg(lit(place).alias("place"), count(lit(1)), count_if(col(COUNT) < 0))
+                for place, (_, frame) in enumerate(kept)
             ]
             with translated("computing changes"):
                 found = reduce(lambda one, other: one.unionAll(other), counts).collect()  # one row for each
-            yield {row[0]: StagedRows(kept[row[0]][0], row[1], row[2] > 0) for row in found}
+            keys = list(texts)
+            yield {keys[row[0]]: StagedRows(kept[row[0]][0], row[1], row[2] > 0) for row in found}
 
     @contextmanager
     def _kept(self, text: str, *, changes: bool) -> Iterator[tuple[str, int, int]]:

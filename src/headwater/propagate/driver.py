@@ -28,10 +28,9 @@ from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.nodes import staged_nodes
-from headwater.propagate.stepping import Prepared, Stepping, few
+from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import changes_of
 from headwater.sql.render import view_delta_sql
 from headwater.sql.storage import table_at
 
@@ -168,18 +167,9 @@ def append_answers(
     moments = CatalogMoments(context.catalog, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:
-        # Changes that the queries read more than once are read once: no relation is as dear to plan as a feed.
-        repeated = [
-            key for key, count in Counter(feeds).items() if count > 1 and few(moments.known_rows(*key), context.sizes)
-        ]
-        texts = {
-            f"{table} {interval}": to_text(changes_of(table, interval, definition.used_columns(table), moments))
-            for table, interval in repeated
-        }
-        kept = stack.enter_context(context.engine.staging.leaf_changes(texts)) if texts else {}
-        staged = {(table, interval): kept[f"{table} {interval}"].name for table, interval in repeated}
-        sources = replace(moments.sources(BEGINNING), staged=staged)
-        prepared = Stepping(context, definition, moments, moments, stack).prepared(queries, sources)
+        stepping = Stepping(context, definition, moments, moments, stack)
+        staged = stepping.stage_feeds(key for key, count in Counter(feeds).items() if count > 1)
+        prepared = stepping.prepared(queries, replace(moments.sources(BEGINNING), staged=staged))
         return _append(context, view, prepared, tag)
 
 

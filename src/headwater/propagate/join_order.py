@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headwater.algebra.apart import attributes_in
 from headwater.algebra.plan import Attribute
+from headwater.algebra.product import attributes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,6 @@ def equalities(
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
             continue
         for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            needs = attributes_in([one])
+            needs = attributes_of(one)
             if isinstance(other, exp.Column) and other.name in own and needs and needs <= set(have):
                 yield one, other.name, condition

@@ -9,7 +9,7 @@ above like the change of a table; a node that is all that the view's own block r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,9 +24,9 @@ from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.staging import StagedRows
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
-from headwater.propagate.stepping import Prepared, Stepping, few
+from headwater.propagate.stepping import Prepared, Stepping
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import Sources, changes_of
+from headwater.sql.relations import Sources
 from headwater.sql.render import view_delta_sql
 from headwater.sql.summing import totals
 from headwater.sql.transitions import (
@@ -82,19 +82,10 @@ def staged_nodes(
     alone = [scan.table for scan in scans(definition.plan)]
     with ExitStack() as stack:
         stepping = Stepping(context, definition, moments, log, stack)
-
-        def stage(text: str) -> StagedRows:
-            return stack.enter_context(context.engine.staging.changes(text))
-
-        texts = {
-            table: to_text(changes_of(table, interval, definition.used_columns(table), moments))
-            for table in _read_often(context, definition, interval, moments)
-        }
-        kept = stack.enter_context(context.engine.staging.leaf_changes(texts)) if texts else {}
-        feeds = {(table, interval): rows.name for table, rows in kept.items()}
+        feeds = stepping.stage_feeds((table, interval) for table in _read_often(definition, interval, moments))
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-            changes = [_input_change(plan, interval, log, sources, stepping, stage) for plan in node.inputs]
+            changes = [_input_change(plan, interval, log, sources, stepping) for plan in node.inputs]
             change: exp.Query
             match node, changes:
                 case _ if all(each is None for each in changes):
@@ -121,7 +112,7 @@ def staged_nodes(
             if alone == [name]:
                 relations.inlined[name] = change
                 log.inlined.add(name)
-            elif (found := stage(to_text(change))).rows:
+            elif (found := stepping.stage(to_text(change))).rows:
                 log.staged[name] = found
         sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
         yield stepping.prepared(block_queries(definition.plan, interval, log), sources)
@@ -135,28 +126,21 @@ def _touched_rows(
 
 
 def _input_change(
-    plan: Plan,
-    interval: Interval,
-    log: NodeLog,
-    sources: Sources,
-    stepping: Stepping,
-    stage: Callable[[str], StagedRows],
+    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stepping: Stepping
 ) -> InputChange | None:
     ready = stepping.prepared(block_queries(plan, interval, log), sources)
     if not ready.queries:
         return None
-    found = stage(view_delta_sql(ready.queries, plan.attributes, ready.sources, broadcast=ready.broadcast))
+    found = stepping.stage(view_delta_sql(ready.queries, plan.attributes, ready.sources, broadcast=ready.broadcast))
     return InputChange(found.name, found.retracts) if found.rows else None
 
 
-def _read_often(context: Context, definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
-    """Base tables whose changes are few and are read in several places."""
+def _read_often(definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
+    """Base tables whose changes are read in several places."""
     uses: Counter[str] = Counter()
     for plan in [definition.plan, *(each for node in definition.nodes.values() for each in node.inputs)]:
         changed = [scan.table for scan in scans(plan) if scan.table in definition.tables]
         changed = [table for table in changed if moments.has_changes(table, interval)]
         for table in changed:
             uses[table] += len(changed)
-    return [
-        table for table, count in uses.items() if count > 1 and few(moments.known_rows(table, interval), context.sizes)
-    ]
+    return [table for table, count in uses.items() if count > 1]

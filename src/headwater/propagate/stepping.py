@@ -12,16 +12,17 @@ out: an update of columns that the view does not use is no change. Joins without
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.apart import Joined, apart, attributes_in, in_order, of_keys
-from headwater.algebra.nodes import Aggregate, Nodes, all_scans
+from headwater.algebra.apart import Joined, apart, in_order, of_keys
+from headwater.algebra.nodes import Aggregate, scans_below
 from headwater.algebra.plan import Attribute, LeafId, Plan, Scan, scans
+from headwater.algebra.product import attributes_of
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
@@ -29,15 +30,18 @@ from headwater.definition import CatalogMoments, Definition
 from headwater.engine.staging import StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
-from headwater.sql.relations import Only, Sources, leaf_changes
+from headwater.sql.dialect import to_text
+from headwater.sql.relations import Only, Sources, Staged, changes_of, leaf_changes
 from headwater.sql.render import state_relation, view_delta_sql
 from headwater.sql.transitions import key_names, staged_rows
 
 # Values that are equal exactly if they are the same, so that a row taken away cancels one given.
 _PLAIN = re.compile(r"tinyint|smallint|int|bigint|decimal\(.*\)|string|boolean|date|timestamp|timestamp_ntz|binary")
 
-
 _ASKED = "keys asked for"
+
+LeafChange: TypeAlias = tuple[str, Interval]
+"""Changes in an interval, of a table or of a leaf by its alias."""
 
 
 class CountedLog(Protocol):
@@ -89,10 +93,7 @@ class Stepping:
         if not queries or any(query.rule is not CsnRule.LATEST or len(query.marked) != 1 for query in queries):
             return plain
         product = Joined.of(queries[0].plan)
-        if len(product.inputs) < 2 or not any(self.is_large(self.size(each)) for each in product.inputs):
-            return plain
-        run = _Run(self, product, sources)
-        return run.prepared(queries)
+        return _Run(self, product, sources).prepared(queries) if self._joins_large(product) else plain
 
     def touched_state(
         self, plan: Plan, keys: Sequence[Attribute], asked: str, at: Csn, sources: Sources
@@ -102,7 +103,7 @@ class Stepping:
         ``asked`` gives the keys, each once, as a change (``headwater.sql.transitions.asked_keys``).
         """
         product = Joined.of(plan)
-        if not keys or len(product.inputs) < 2 or not any(self.is_large(self.size(each)) for each in product.inputs):
+        if not keys or not self._joins_large(product):
             return None
         kept, moment = self.stage(asked), Interval(at, Csn(at + 1))
         names = tuple(key_names(keys))
@@ -125,7 +126,7 @@ class Stepping:
             return self._context.statistics.extent(self._moments.location(scan.table), columns)
         if scan.table in self._definition.views:
             return self._context.statistics.extent(self._context.catalog.view(scan.table).location, [])
-        below = [self.extent(each) for each in _leaves_of(scan, self._definition.nodes)]
+        below = [self.extent(each) for each in scans_below(scan.table, self._definition.nodes)]
         return Extent(max((each.rows for each in below), default=1), {})
 
     def size(self, plan: Plan) -> InputSize:
@@ -138,6 +139,9 @@ class Stepping:
         if isinstance(node, Aggregate):
             values |= dict.fromkeys(node.keys, extent.rows)
         return InputSize(extent.rows, values)
+
+    def _joins_large(self, product: Joined) -> bool:
+        return len(product.inputs) > 1 and any(self.is_large(self.size(each)) for each in product.inputs)
 
     def is_large(self, size: InputSize) -> bool:
         return size.rows >= self.sizes.large_table
@@ -161,8 +165,17 @@ class Stepping:
     def stage(self, text: str) -> StagedRows:
         return self._stack.enter_context(self._context.engine.staging.changes(text))
 
-    def stage_leaves(self, texts: Mapping[str, str]) -> dict[str, StagedRows]:
+    def stage_leaves(self, texts: Mapping[LeafChange, str]) -> dict[LeafChange, StagedRows]:
         return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts))
+
+    def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
+        """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""
+        texts = {
+            (table, interval): to_text(changes_of(table, interval, self._definition.used_columns(table), self._moments))
+            for table, interval in feeds
+            if few(self._moments.known_rows(table, interval), self.sizes)
+        }
+        return {feed: rows.name for feed, rows in self.stage_leaves(texts).items()}
 
     def next_name(self) -> str:
         self._steps += 1
@@ -197,8 +210,7 @@ class _Run:
 
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
         """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
-        texts: dict[str, str] = {}
-        keys: dict[str, tuple[str, Interval]] = {}
+        texts: dict[LeafChange, str] = {}
         for query in queries:
             conditions = Joined.of(query.plan).conditions
             for scan in scans(query.plan):
@@ -208,16 +220,15 @@ class _Run:
                 if self._stepping.is_node(scan):
                     self._rows[scan.alias] = self._stepping.node_rows(scan, term.interval)
                     continue
-                own = [each for each in conditions if attributes_in([each]) <= set(scan.attributes)]
-                name = f"{scan.alias} {term.interval}"
-                keys[name] = (scan.alias, term.interval)
-                texts[name] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
-        found = self._stepping.stage_leaves(texts) if texts else {}
-        changed = {keys[name]: rows.name for name, rows in found.items()}
+                own = [each for each in conditions if attributes_of(each) <= set(scan.attributes)]
+                texts[scan.alias, term.interval] = leaf_changes(
+                    scan, term.interval, own, self._sources, self._stepping.is_plain(scan)
+                )
+        found = self._stepping.stage_leaves(texts)
+        changed = {key: rows.name for key, rows in found.items()}
         self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
-        empty = {keys[name] for name, rows in found.items() if not rows.rows}
-        for name, rows in found.items():
-            alias = keys[name][0]
+        empty = {key for key, rows in found.items() if not rows.rows}
+        for (alias, _), rows in found.items():
             self._rows[alias] = max(rows.rows, self._rows.get(alias) or 0)
         return [kept for query in queries if (kept := _without(query, empty)) is not None]
 
@@ -295,7 +306,7 @@ def _interval(term: Term) -> Interval:
     return term.interval
 
 
-def _without(query: Query, empty: set[tuple[str, Interval]]) -> Query | None:
+def _without(query: Query, empty: set[LeafChange]) -> Query | None:
     """The query without changes that are none; None if it is all about one."""
     terms = list(query.terms)
     for scan in scans(query.plan):
@@ -314,12 +325,8 @@ def _renamed(value: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
 
     def rename(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column):
-            return exp.column(exp.to_identifier(names[part.name], quoted=True))
+            return exp.column(names[part.name], quoted=True)
         return part
 
     renamed: exp.Expr = value.copy().transform(rename)
     return renamed
-
-
-def _leaves_of(scan: Scan, nodes: Nodes) -> list[Scan]:
-    return [each for plan in nodes[scan.table].inputs for each in all_scans(plan, nodes)]

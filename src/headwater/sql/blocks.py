@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate, Match, MatchKind, Node, Top, Window
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, validate
+from headwater.algebra.product import attributes_in
 from headwater.sql.dialect import column
 
 Pairs: TypeAlias = list[tuple[Attribute, exp.Expr]]
@@ -184,10 +185,6 @@ class TopOn:
 Input: TypeAlias = Leaf | UnionOf | GeneratorOn | AggregateOn | MatchOn | WindowOn | TopOn
 
 
-def columns_in(expressions: Iterable[exp.Expr]) -> set[Attribute]:
-    return {part.name for each in expressions for part in each.find_all(exp.Column)}
-
-
 class Finish:
     """The plan of a block and the nodes below it."""
 
@@ -204,10 +201,10 @@ class Finish:
         return found
 
     def _plan(self, block: Block, outputs: Pairs, counter: Iterator[int]) -> Plan:
-        return Project(self._joined(block, columns_in(value for _, value in outputs), counter), tuple(outputs))
+        return Project(self._joined(block, attributes_in(value for _, value in outputs), counter), tuple(outputs))
 
     def _joined(self, block: Block, above: set[Attribute], counter: Iterator[int]) -> Plan:
-        used = above | columns_in(block.conditions)
+        used = above | attributes_in(block.conditions)
         inputs = [self._input(each, used, counter) for each in block.inputs]
         if len(inputs) > 1:
             return Join(tuple(inputs), tuple(block.conditions))
@@ -235,7 +232,7 @@ class Finish:
                     children.append(self._plan(branch, named, counter))
                 return Union(tuple(children), each.attributes)
             case GeneratorOn():
-                needed = (used | columns_in([each.generator])) - set(each.outputs)
+                needed = (used | attributes_in([each.generator])) - set(each.outputs)
                 passed = _passed(each.inner, needed)
                 return Generate(self._plan(each.inner, passed, counter), each.generator, each.outer, each.outputs)
             case _:
@@ -249,11 +246,11 @@ class Finish:
         match each:
             case AggregateOn():
                 values = [(name, value) for name, value in each.values if name in used]
-                needed = columns_in(value for _, value in values)
+                needed = attributes_in(value for _, value in values)
                 plan = self._rooted(each.inner, [*each.keys, *_passed(each.inner, needed)])
                 return Aggregate(plan, tuple(name for name, _ in each.keys), tuple(values))
             case WindowOn():
-                needed = used | columns_in(value for _, value in each.values)
+                needed = used | attributes_in(value for _, value in each.values)
                 keys = [(name, value) for name, value in each.keys if not isinstance(value, exp.Column)]
                 named = {name: value.name for name, value in each.keys if isinstance(value, exp.Column)}
                 passed = _passed(each.inner, needed | set(named.values()))
@@ -266,7 +263,7 @@ class Finish:
                 return self._match(each, used)
 
     def _match(self, each: MatchOn, used: set[Attribute]) -> Match:
-        needed = used | columns_in(each.conditions) | {name for pair in each.keys for name in pair}
+        needed = used | attributes_in(each.conditions) | {name for pair in each.keys for name in pair}
         sides = []
         for block, computed in zip((each.left, each.right), each.computed, strict=True):
             pairs = [(name, value) for name, value in computed if name in needed]

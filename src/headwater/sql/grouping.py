@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.sql.blocks import AggregateOn, Block, GeneratorOn, OuterRef, columns_in, replace_outer
+from headwater.algebra.product import attributes_in
+from headwater.sql.blocks import AggregateOn, Block, GeneratorOn, OuterRef, replace_outer
 from headwater.sql.dialect import VerbatimSpark, column, to_text
 from headwater.sql.expressions import is_aggregate_call, is_ordinal, is_window_function
 
@@ -158,7 +159,7 @@ class Grouping:
 
         held = exp.Paren(this=value.copy())
         replaced: exp.Expr = held.transform(replace).this
-        stray = columns_in([_without_outer(replaced)]) - self.node.offered()
+        stray = attributes_in([_without_outer(replaced)]) - self.node.offered()
         if stray:
             raise self.expressions.refuse("UNGROUPED", f"{', '.join(sorted(stray))} beside GROUP BY", value)
         return replaced
@@ -223,7 +224,7 @@ def distinct(name: str, block: Block) -> exp.Expr | None:
         sides = correlated_sides(condition)
         if sides is None:
             untied = condition
-            for attribute in sorted(columns_in([_without_outer(condition)])):
+            for attribute in sorted(attributes_in([_without_outer(condition)])):
                 node.keys.append((attribute, column(attribute)))
             block.conditions.append(condition)
         else:
@@ -238,7 +239,7 @@ def correlated_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
     for own, outside in ((condition.this, condition.expression), (condition.expression, condition.this)):
-        if own.find(OuterRef) is None and own.find(exp.Column) and not columns_in([_without_outer(outside)]):
+        if own.find(OuterRef) is None and own.find(exp.Column) and not attributes_in([_without_outer(outside)]):
             return own, outside
     return None
 

@@ -16,6 +16,7 @@ from functools import reduce
 from sqlglot import exp
 
 from headwater.algebra.plan import Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, leaves, scans
+from headwater.algebra.product import attributes_of
 from headwater.algebra.query import BaseDelta, CsnRule, Query, Snapshot, Term
 from headwater.algebra.time import Csn
 from headwater.sql.dialect import column, quoted, subquery, to_text
@@ -189,7 +190,7 @@ class _Renderer:
 
     def _ordered(self, inputs: list[_Rendered], conditions: Iterable[exp.Expr]) -> list[_Rendered]:
         """Inputs from a changed one along the join conditions."""
-        needs = [_attributes(condition) for condition in conditions]
+        needs = [attributes_of(condition) for condition in conditions]
         marked = self.query.marked
         pending = sorted(inputs, key=lambda each: not (marked & leaves(each.plan)))
         ordered = [pending.pop(0)]
@@ -210,7 +211,9 @@ class _Renderer:
         for each in ordered[1:]:
             have |= set(each.plan.attributes)
             own = set(each.plan.attributes)
-            ready = [c for c in rest if _attributes(c) <= have and _attributes(c) & own and not _attributes(c) <= own]
+            ready = [
+                c for c in rest if attributes_of(c) <= have and attributes_of(c) & own and not attributes_of(c) <= own
+            ]
             rest = [c for c in rest if c not in ready]
             on = exp.and_(*(c.copy() for c in ready)) if ready else None
             select = select.join(
@@ -224,10 +227,6 @@ def _split(plan: Plan) -> tuple[Plan, tuple[tuple[str, exp.Expr], ...]]:
     if isinstance(plan, Project):
         return plan.child, plan.outputs
     return plan, tuple((name, column(name)) for name in plan.attributes)
-
-
-def _attributes(condition: exp.Expr) -> set[str]:
-    return {part.name for part in condition.find_all(exp.Column)}
 
 
 def _connects(need: set[str], have: set[str], plan: Plan) -> bool:

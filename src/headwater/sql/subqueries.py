@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot import exp
 
 from headwater.algebra.nodes import MatchKind
-from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, columns_in, replace_outer
+from headwater.algebra.product import attributes_in
+from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, replace_outer
 from headwater.sql.context import Lowering
 from headwater.sql.dialect import call, column, is_not_null, to_text
 from headwater.sql.expressions import Hole, Pending
@@ -125,7 +126,7 @@ def find_keys(match: MatchOn) -> None:
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
             continue
         for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            ours, theirs = columns_in([one]), columns_in([other])
+            ours, theirs = attributes_in([one]), attributes_in([other])
             if ours and theirs and ours <= left and theirs <= right:
                 match.keys.append((match.bind(0, one.copy()).name, match.bind(1, other.copy()).name))
                 break
@@ -216,7 +217,7 @@ def _is_keyed_by(inner: Block, ties: Sequence[exp.Expr]) -> bool:
     if len(inner.inputs) != 1 or not isinstance(inner.inputs[0], AggregateOn):
         return False
     keys = {name for name, _ in inner.inputs[0].keys}
-    return keys <= columns_in(ties)
+    return keys <= attributes_in(ties)
 
 
 def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:
