@@ -39,12 +39,24 @@ HEAVY = (
 )
 
 
+# With several workers (`make test`), all that uses Spark goes to one of them, all that uses PostgreSQL too: there is
+# one session and one server, and the rest is done meanwhile.
+TOGETHER = {
+    "spark": ("cli/", "crash/", "drivers/", "fuzz/", "spark/", "test_cluster.py", "test_session.py", "tpch/"),
+    "postgres": ("catalog/", "sources/"),
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs minutes of Spark is marked by where it lies."""
+    """What needs minutes of Spark, and what stays on one worker, is marked by where it lies."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).as_posix().startswith(HEAVY):
+        place = item.path.relative_to(here).as_posix()
+        if place.startswith(HEAVY):
             item.add_marker(pytest.mark.heavy)
+        for group, places in TOGETHER.items():
+            if place.startswith(places) or group in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

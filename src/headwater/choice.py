@@ -6,7 +6,9 @@ node reads the rows of its touched keys, for which its tables are gone through o
 carries its totals; a node without keys is computed anew at every csn.
 
 Seconds follow from the work: what the view took from scratch (measured whenever that happens) says what a row costs,
-and every incremental refresh says by how much its prediction was off, which corrects the next one.
+and every incremental refresh says by how much its prediction was off, which corrects the next one of about that size.
+What was never tried is tried, unless it looks hopeless: files that are left out, and changes that come to nothing, show
+only then, and a recomputation, which gives up the view's past, wants better grounds than a guess.
 """
 
 from __future__ import annotations
@@ -24,32 +26,43 @@ COMMIT_SECONDS = 1.0
 STATEMENT_SECONDS = 0.5
 # A scan that a few broadcast rows go through costs this part of a row that is shuffled, joined or grouped.
 SCAN_SHARE = 0.4
+# A change of more rows than this is no longer sent to every task of a scan.
+BROADCAST_ROWS = 100_000
 # A way must be this much cheaper than the incremental one before the past of the view is given up for it.
 ADVANTAGE = 0.9
+# The incremental way is tried first unless it is expected to take this many times as long.
+HOPELESS = 4.0
+_RECENT = 6  # incremental refreshes that a correction looks at
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An earlier refresh: what was predicted for its way, before correction, and what it took."""
+    """An earlier refresh: what was predicted for its way, before correction, for how many rows, and what it took."""
 
     mode: str
     predicted: float | None
     seconds: float
+    changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """``seconds`` predicts every way that there is; ``predicted`` is the same without the correction."""
+    """``seconds`` predicts every way that there is; ``predicted`` is the same without the correction.
+
+    ``changed`` is how many rows of the tables changed.
+    """
 
     way: str
     seconds: Mapping[str, float]
     predicted: Mapping[str, float]
+    changed: int
 
     def as_json(self) -> dict[str, object]:
         return {
             "chosen": self.way,
             "seconds": {way: round(value, 3) for way, value in self.seconds.items()},
             "predicted": {way: round(value, 3) for way, value in self.predicted.items()},
+            "changed": self.changed,
         }
 
 
@@ -78,6 +91,10 @@ class Workload:
         self._rows = rows
         self._changed = changed
         self._versions = versions
+
+    @property
+    def changed(self) -> int:
+        return sum(self._changed.values())
 
     def from_scratch(self) -> float:
         return self._all_rows(self._plan)
@@ -112,8 +129,12 @@ class Workload:
         found = list(scans(plan))
         rows = {scan.leaf: self._state_rows(scan.table) for scan in found}
         changed = [scan for scan in found if self._changes(scan.table)]
-        met = sum(sum(rows.values()) - rows[scan.leaf] + self._changes(scan.table) for scan in changed)
-        return Work(SCAN_SHARE * met, len(changed))
+        work = 0.0
+        for scan in changed:
+            changes = self._changes(scan.table)
+            share = SCAN_SHARE if changes <= BROADCAST_ROWS else 1.0
+            work += share * (sum(rows.values()) - rows[scan.leaf]) + changes * len(found)
+        return Work(work, len(changed))
 
     def _state_rows(self, name: str) -> float:
         if name not in self._nodes:
@@ -150,18 +171,29 @@ def choose(workload: Workload, samples: Sequence[Sample]) -> Choice | None:
     work = workload.of_the_change()
     predicted = 2 * COMMIT_SECONDS + STATEMENT_SECONDS * work.statements + a_row * work.rows
     way = INCREMENTAL if workload.adds_up() else TOUCHED_KEYS
-    seconds = {way: predicted * _correction(samples), FULL: from_scratch}
-    chosen = FULL if seconds[FULL] < ADVANTAGE * seconds[way] else way
-    return Choice(chosen, seconds, {way: predicted, FULL: from_scratch})
+    correction = _correction(samples, workload.changed)
+    seconds = {way: predicted * (correction or 1.0), FULL: from_scratch}
+    limit = ADVANTAGE if correction is not None else 1 / HOPELESS
+    chosen = FULL if seconds[FULL] < limit * seconds[way] else way
+    return Choice(chosen, seconds, {way: predicted, FULL: from_scratch}, workload.changed)
 
 
-def _correction(samples: Sequence[Sample]) -> float:
-    """By how much the last predictions were off, as a factor."""
-    off = [
-        sample.seconds / sample.predicted
+def _correction(samples: Sequence[Sample], changed: int) -> float | None:
+    """By how much the last predictions were off, as a factor; those for changes of about this size count most.
+
+    None if there were none.
+    """
+    known = [
+        (sample.seconds / sample.predicted, 1 / _apart(sample.changed, changed))
         for sample in samples
         if sample.mode == INCREMENTAL and sample.predicted is not None and sample.predicted > 0
-    ][:3]
-    if not off:
-        return 1.0
-    return min(10.0, max(0.1, math.exp(sum(math.log(max(each, 1e-3)) for each in off) / len(off))))
+    ][:_RECENT]
+    if not known:
+        return None
+    logarithm = sum(math.log(max(off, 1e-3)) * weight for off, weight in known) / sum(weight for _, weight in known)
+    return min(10.0, max(0.1, math.exp(logarithm)))
+
+
+def _apart(one: int, other: int) -> float:
+    """How many times as large the larger of two changes is."""
+    return max(one + 1, other + 1) / min(one + 1, other + 1)

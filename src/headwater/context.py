@@ -46,6 +46,7 @@ class Context:
     progress: Progress = field(default=silent)
     sizes: Sizes = field(default=Sizes())
     statistics: Statistics = field(init=False)
+    stored_rows: dict[tuple[str, int], int] = field(default_factory=dict)  # of view tables, by their newest version
 
     def __post_init__(self) -> None:
         self.statistics = Statistics(self.engine)

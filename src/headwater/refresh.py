@@ -112,9 +112,11 @@ def _samples(context: Context, view: ViewRecord) -> list[Sample]:
     found = []
     for record in context.catalog.refreshes(view.name, limit=_SAMPLES):
         if record.view_id == view.view_id:
-            predicted = (record.alternatives or {}).get("predicted", {})
+            told = record.alternatives or {}
+            predicted = told.get("predicted", {})
             way = next((way for way in (INCREMENTAL, TOUCHED_KEYS) if way in predicted), None)
-            found.append(Sample(record.mode, predicted[way] if way is not None else None, record.seconds))
+            expected = predicted[way] if way is not None else None
+            found.append(Sample(record.mode, expected, record.seconds, int(told.get("changed", 0))))
     return found
 
 

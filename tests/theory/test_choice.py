@@ -37,6 +37,7 @@ LARGEST = "SELECT g, max(v) AS s FROM big GROUP BY g"
 GLOBAL = "SELECT max(v) AS s FROM big"
 SLOW = [Sample(FULL, None, 30.0)]
 QUICK = [Sample(FULL, None, 1.5)]
+TRIED = [Sample(INCREMENTAL, 2.5, 2.5, 10)]
 
 
 def test_nothing_is_chosen_before_anything_is_known() -> None:
@@ -65,8 +66,8 @@ def test_what_has_no_key_is_computed_anew_at_every_csn() -> None:
     [
         (SUMS, True, SLOW, INCREMENTAL),
         (LARGEST, False, SLOW, TOUCHED_KEYS),
-        (GLOBAL, False, SLOW, FULL),
-        (SUMS, True, QUICK, FULL),
+        (GLOBAL, False, [*TRIED, *SLOW], FULL),
+        (SUMS, True, [*TRIED, *QUICK], FULL),
     ],
     ids=["sums of a slow view", "largest by key", "largest of all", "a view that is quick from scratch"],
 )
@@ -77,7 +78,7 @@ def test_the_cheapest_way_is_chosen_and_the_others_are_told(
     assert choice is not None
     assert choice.way == way
     assert len(choice.seconds) == 2
-    assert choice.seconds[FULL] == samples[0].seconds
+    assert choice.seconds[FULL] == samples[-1].seconds
     assert choice.seconds[way] == min(choice.seconds.values())
 
 
@@ -90,6 +91,32 @@ def test_a_prediction_that_was_off_corrects_the_next() -> None:
     assert second is not None
     assert second.seconds[INCREMENTAL] == pytest.approx(3 * first.seconds[INCREMENTAL])
     assert second.predicted == first.predicted
+
+
+def test_a_way_that_was_never_tried_is_tried_unless_it_is_hopeless() -> None:
+    change = workload(SUMS, {"big": 10})
+    untried = choose(change, QUICK)
+    assert untried is not None
+    assert untried.way == INCREMENTAL
+    assert untried.seconds[INCREMENTAL] > untried.seconds[FULL]
+    hopeless = choose(change, [Sample(FULL, None, 0.1)])
+    assert hopeless is not None
+    assert hopeless.way == FULL
+
+
+def test_a_change_is_judged_by_what_changes_of_its_size_took() -> None:
+    small, large = workload(SUMS, {"big": 10}), workload(SUMS, {"big": 1_000_000})
+    samples = [
+        Sample(INCREMENTAL, 3.0, 1.5, 12),
+        Sample(INCREMENTAL, 3.0, 30.0, 900_000),
+        Sample(FULL, None, 10.0),
+    ]
+    quick, slow = choose(small, samples), choose(large, samples)
+    assert quick is not None
+    assert slow is not None
+    assert quick.seconds[INCREMENTAL] / quick.predicted[INCREMENTAL] == pytest.approx(0.5, rel=0.1)
+    assert slow.seconds[INCREMENTAL] / slow.predicted[INCREMENTAL] == pytest.approx(10, rel=0.1)
+    assert (quick.way, slow.way) == (INCREMENTAL, FULL)
 
 
 def test_a_projection_above_keeps_its_order() -> None:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.plan import Attribute, Plan, Scan, scans
+from headwater.algebra.plan import Attribute, Filter, Generate, Join, Plan, Project, Scan, Union, scans
 from headwater.algebra.sums import Sum, totals_of
 from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import Row, ZSet
@@ -142,6 +142,29 @@ def scans_below(node: str, nodes: Nodes) -> Iterator[Scan]:
     """The scans of tables in the inputs of a node and below."""
     for plan in nodes[node].inputs:
         yield from all_scans(plan, nodes)
+
+
+def origin(plan: Plan, attribute: Attribute, nodes: Nodes) -> tuple[Scan, str] | None:
+    """The column of a table whose values an attribute has (an outer join may add NULLs); None if it is computed."""
+    match plan:
+        case Scan(table=table) if table in nodes:
+            inner = plan.columns[plan.attributes.index(attribute)]
+            node = nodes[table]
+            if isinstance(node, Aggregate) and inner not in node.keys:
+                return None
+            source = next((each for each in node.inputs if inner in each.attributes), None)
+            return None if source is None else origin(source, inner, nodes)
+        case Scan():
+            return plan, plan.columns[plan.attributes.index(attribute)]
+        case Project(child=child, outputs=outputs):
+            value = dict(outputs)[attribute].unnest()
+            return origin(child, value.name, nodes) if isinstance(value, exp.Column) else None
+        case Filter(child=child) | Generate(child=child):
+            return origin(child, attribute, nodes) if attribute in child.attributes else None
+        case Join(children=children):
+            return origin(next(each for each in children if attribute in each.attributes), attribute, nodes)
+        case Union():
+            return None
 
 
 Key: TypeAlias = Hashable

@@ -149,11 +149,18 @@ def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, ta
     """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
     names = [name for name, _ in view.stored]
     doing = f"applying {interval} to {view.name}"
-    if context.engine.rows_in(view.location, view.version) > context.sizes.small_view:
+    before = context.stored_rows.pop((view.location, view.version), None)
+    if before is None:
+        before = context.engine.rows_in(view.location, view.version)
+    if before > context.sizes.small_view:
         text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
-        return context.engine.merge(text, tag, doing)
-    text = rewritten_sql(view.location, view.version, view.delta_location, interval, names, sign=sign)
-    return context.engine.rewrite(text, view.location, tag, doing)
+        written = context.engine.merge(text, tag, doing)
+    else:
+        text = rewritten_sql(view.location, view.version, view.delta_location, interval, names, sign=sign)
+        written = context.engine.rewrite(text, view.location, before, tag, doing)
+    if written is not None and written.growth is not None:
+        context.stored_rows[view.location, written.version] = before + written.growth
+    return written
 
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:

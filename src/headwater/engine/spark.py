@@ -54,11 +54,15 @@ class CommitTag:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The commit that carries a tag: its version, its rows written or affected, and what it says of itself."""
+    """The commit that carries a tag: its version, its rows written or affected, and what it says of itself.
+
+    ``growth`` is how many rows the table has more than before; None where the commit does not tell.
+    """
 
     version: int
     rows: int
     facts: Mapping[str, Any]
+    growth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +197,11 @@ class SparkEngine:
         earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
         return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
-    def rewrite(self, text: str, location: str, tag: CommitTag, doing: str) -> Written | None:
-        """Write a table anew in one tagged commit, from rows of which some are gone and some are marked as changed.
+    def rewrite(self, text: str, location: str, before: int, tag: CommitTag, doing: str) -> Written | None:
+        """Write a table of ``before`` rows anew in one tagged commit.
 
-        The rows of the answer are the changed ones; None if Delta had seen the tag.
+        The query gives its rows, some marked as changed, some as gone. The rows of the answer are the changed ones;
+        None if Delta had seen the tag.
         """
         from pyspark.sql import Observation
         from pyspark.sql.functions import coalesce, col, lit, sum  # noqa: A004
@@ -208,7 +213,9 @@ class SparkEngine:
             frame = self.compute(text).observe(seen, changed).where(col(COUNT) != 0).drop(CHANGED)
             written = _even_if_overtaken(lambda: self._append(frame, location, tag, "overwrite"))
             own = self._work.conf.get(_LAST_COMMIT, None) is not None
-            return replace(written, rows=int(seen.get["rows"])) if written is not None and own else None
+            if written is None or not own:
+                return None
+            return replace(written, rows=int(seen.get["rows"]), growth=written.rows - before)
 
     def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
         """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""
@@ -221,7 +228,10 @@ class SparkEngine:
         with _setting(session, {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}):
             rows = session.sql(text).collect()  # one row of metrics, or none
         version = session.conf.get(_LAST_COMMIT, None)
-        return None if version is None else Written(int(version), int(rows[0]["num_affected_rows"]), tag.facts)
+        if version is None:
+            return None
+        affected, inserted, deleted = (int(rows[0][f"num_{kind}_rows"]) for kind in ("affected", "inserted", "deleted"))
+        return Written(int(version), affected, tag.facts, inserted - deleted)
 
     @property
     def _work(self) -> SparkSession:

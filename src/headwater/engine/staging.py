@@ -12,33 +12,47 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from headwater.algebra.grid import Grid
 from headwater.engine.failures import translated
 from headwater.engine.files import old_directories_in, remove_directory
+from headwater.sql.dialect import column, to_text
+from headwater.sql.key_condition import cell_of
 from headwater.sql.relations import COUNT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Key = TypeVar("Key", bound=Hashable)
 
+Spread: TypeAlias = tuple[str, Grid]
+"""A column of an answer, and the grid of which it is asked what cells its values lie in."""
+
+Cells: TypeAlias = frozenset[int] | None
+"""The cells; None where the column is of no whole numbers."""
+
 _DAY = 86_400.0
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Types that no file can hold; answers with such columns are kept in memory.
 _NO_FILE = re.compile(r"(?:^|[<:,])(?:void|interval)(?=[>,]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """Changes that were computed and are kept; ``retracts``: some take rows away."""
+    """Changes that were computed and are kept; ``retracts``: some take rows away.
+
+    ``cells`` answers, in their order, where the values of some columns lie.
+    """
 
     name: str
     rows: int
     retracts: bool
+    cells: tuple[Cells, ...] = ()
 
 
 class Staging:
@@ -49,48 +63,67 @@ class Staging:
         self._place = place
 
     @contextmanager
-    def changes(self, text: str) -> Iterator[StagedRows]:
+    def changes(self, text: str, spreads: Sequence[Spread] = ()) -> Iterator[StagedRows]:
         """Run a query for changes now and keep its answer."""
-        with self._kept(text, changes=True) as (name, rows, negative):
-            yield StagedRows(name, rows, negative > 0)
+        with self._kept(text, spreads, changes=True) as kept:
+            yield kept
 
     @contextmanager
     def rows(self, text: str) -> Iterator[str]:
         """Run a query now and keep its answer."""
-        with self._kept(text, changes=False) as (name, _, _):
-            yield name
+        with self._kept(text, (), changes=False) as kept:
+            yield kept.name
 
     @contextmanager
-    def leaf_changes(self, texts: Mapping[Key, str]) -> Iterator[dict[Key, StagedRows]]:
+    def leaf_changes(
+        self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
+    ) -> Iterator[dict[Key, StagedRows]]:
         """Run several queries over tables alone, by one job; their answers by the same keys."""
-        from pyspark.sql.functions import col, count, count_if, lit
+        from pyspark.sql.functions import array, col, count, count_if, lit
 
         if not texts:
             yield {}
             return
+        asked = [list((spreads or {}).get(key, ())) for key in texts]
         with ExitStack() as stack:
             kept = [stack.enter_context(self._in_memory(self._session().sql(text))) for text in texts.values()]
             counts = [
-                frame.agg(lit(place).alias("place"), count(lit(1)), count_if(col(COUNT) < 0))
+                frame.agg(
+                    lit(place).alias("place"),
+                    count(lit(1)),
+                    count_if(col(COUNT) < 0),
+                    array(*_cells(frame, asked[place])).cast("array<array<bigint>>"),
+                )
                 for place, (_, frame) in enumerate(kept)
             ]
             with translated("computing changes"):
                 found = reduce(lambda one, other: one.unionAll(other), counts).collect()  # one row for each
             keys = list(texts)
-            yield {keys[row[0]]: StagedRows(kept[row[0]][0], row[1], row[2] > 0) for row in found}
+            yield {
+                keys[place]: StagedRows(kept[place][0], rows, negative > 0, _found(kept[place][1], asked[place], cells))
+                for place, rows, negative, cells in found
+            }
 
     @contextmanager
-    def _kept(self, text: str, *, changes: bool) -> Iterator[tuple[str, int, int]]:
-        """A name, its rows, and how many of them have a negative count."""
+    def _kept(self, text: str, spreads: Sequence[Spread], *, changes: bool) -> Iterator[StagedRows]:
+        """An answer under a name, with its rows, whether some have a negative count, and where its values lie."""
         from pyspark.sql import Observation
-        from pyspark.sql.functions import col, count, count_if, lit
+        from pyspark.sql.functions import array, col, count, count_if, lit
 
         frame = self._session().sql(text)
-        wanted = [count(lit(1)).alias("rows")] + ([count_if(col(COUNT) < 0).alias("negative")] if changes else [])
+        wanted = [count(lit(1)).alias("rows")]
+        wanted += [count_if(col(COUNT) < 0).alias("negative")] if changes else []
+        cells = _cells(frame, spreads)
+        wanted += [array(*cells).alias("cells")] if cells else []
+
+        def staged(name: str, counted: Mapping[str, Any]) -> StagedRows:
+            answer = _found(frame, spreads, counted.get("cells") or ())
+            return StagedRows(name, int(counted["rows"]), int(counted.get("negative", 0)) > 0, answer)
+
         if self._place is None or _NO_FILE.search(",".join(each.dataType.simpleString() for each in frame.schema)):
             with self._in_memory(frame) as (name, kept), translated("computing changes"):
                 found = kept.agg(*wanted).collect()[0].asDict()  # one row
-                yield name, found["rows"], found.get("negative", 0)
+                yield staged(name, found)
             return
         name, seen = f"__hw_staged_{uuid.uuid4().hex}", Observation()
         place = f"{self._place}/{name}"
@@ -101,8 +134,7 @@ class Staging:
                 places.write.parquet(place)
                 read = self._session().read.schema(places.schema).parquet(place).toDF(*frame.columns)
                 read.createOrReplaceTempView(name)
-            counted = seen.get
-            yield name, int(counted["rows"]), int(counted.get("negative", 0))
+            yield staged(name, seen.get)
         finally:
             self._session().catalog.dropTempView(name)
             remove_directory(place)
@@ -123,3 +155,21 @@ class Staging:
         if self._place is not None:
             for name in old_directories_in(self._place, now - _DAY):
                 remove_directory(f"{self._place}/{name}")
+
+
+def _whole(frame: DataFrame, spreads: Sequence[Spread]) -> list[bool]:
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    return [kinds[name] in _WHOLE for name, _ in spreads]
+
+
+def _cells(frame: DataFrame, spreads: Sequence[Spread]) -> list[Column]:
+    """The cells that columns of whole numbers lie in."""
+    from pyspark.sql.functions import collect_set, expr
+
+    chosen = zip(spreads, _whole(frame, spreads), strict=True)
+    return [collect_set(expr(to_text(cell_of(column(name), grid)))) for (name, grid), whole in chosen if whole]
+
+
+def _found(frame: DataFrame, spreads: Sequence[Spread], cells: Sequence[Sequence[int]]) -> tuple[Cells, ...]:
+    left = iter(cells)
+    return tuple(frozenset(next(left)) if whole else None for whole in _whole(frame, spreads))

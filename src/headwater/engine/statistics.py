@@ -7,10 +7,12 @@ order of magnitude matters.
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headwater.algebra.grid import Grid
 from headwater.engine.spark import SparkEngine
 from headwater.sql.storage import extent_sql
 
@@ -21,32 +23,39 @@ _FRESH_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Rows of a table, and for some columns how many values there can be at most."""
+    """Rows of a table, and for some columns how many values there can be at most and, of whole numbers, where."""
 
     rows: int
     values: Mapping[str, int]
+    grids: Mapping[str, Grid] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Statistics:
     engine: SparkEngine
-    _known: dict[tuple[str, tuple[str, ...]], tuple[float, Extent]] = field(default_factory=dict)
+    _known: dict[str, tuple[float, frozenset[str], Extent]] = field(default_factory=dict)
 
     def extent(self, location: str, columns: Sequence[str]) -> Extent:
-        key = (location, tuple(columns))
-        if key not in self._known or time.monotonic() - self._known[key][0] > _FRESH_SECONDS:
-            self._known[key] = (time.monotonic(), self._ask(location, columns))
-        return self._known[key][1]
+        """Of these columns at least; what was asked for before is asked for again with them."""
+        asked, before, known = self._known.get(location, (-math.inf, frozenset(), Extent(0, {})))
+        if time.monotonic() - asked > _FRESH_SECONDS or not before.issuperset(columns):
+            wanted = before.union(columns)
+            known = self._ask(location, sorted(wanted))
+            self._known[location] = (time.monotonic(), wanted, known)
+        return known
 
     def _ask(self, location: str, columns: Sequence[str]) -> Extent:
         try:
             row = self.engine.compute(extent_sql(location, columns)).collect()[0]  # one row
         except Exception:  # noqa: BLE001 (who reads the table next says what is wrong with it)
             return Extent(0, {})
-        values = {}
+        values, grids = {}, {}
         for place, name in enumerate(columns):
             low, high = row[1 + 2 * place], row[2 + 2 * place]
             if low is not None:
                 distance = high - low
                 values[name] = 1 + (distance.days if isinstance(distance, datetime.timedelta) else int(distance))
-        return Extent(int(row[0]), values)
+                grid = Grid.over(low, high) if isinstance(low, int) else None
+                if grid is not None:
+                    grids[name] = grid
+        return Extent(int(row[0]), values, grids)

@@ -61,6 +61,6 @@ def equalities(
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
             continue
         for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            needs = attributes_of(one)
-            if isinstance(other, exp.Column) and other.name in own and needs and needs <= set(have):
-                yield one, other.name, condition
+            needs, plain = attributes_of(one), other.unnest()
+            if isinstance(plain, exp.Column) and plain.name in own and needs and needs <= set(have):
+                yield one.unnest(), plain.name, condition

@@ -7,6 +7,9 @@ rest is left to Spark in one statement. Small tables in between cost nothing and
 
 The first step is the change itself, without rows that the block's own conditions leave out and without what cancels
 out: an update of columns that the view does not use is no change. Joins without a large table stay one statement.
+
+What is kept also tells where its keys lie (``headwater.algebra.grid``), so a large table is read within literal ranges,
+and Delta leaves out the files that have no row there.
 """
 
 from __future__ import annotations
@@ -20,17 +23,19 @@ from typing import Protocol, TypeAlias
 from sqlglot import exp
 
 from headwater.algebra.apart import Joined, apart, in_order, of_keys
-from headwater.algebra.nodes import Aggregate, scans_below
+from headwater.algebra.grid import Grid
+from headwater.algebra.nodes import Aggregate, origin, scans_below
 from headwater.algebra.plan import Attribute, LeafId, Plan, Scan, scans
 from headwater.algebra.product import attributes_of
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
-from headwater.engine.staging import StagedRows
+from headwater.engine.staging import Spread, StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
-from headwater.sql.dialect import to_text
+from headwater.sql.dialect import column, to_text
+from headwater.sql.key_condition import spans_condition
 from headwater.sql.relations import Only, Sources, Staged, changes_of, leaf_changes
 from headwater.sql.render import state_relation, view_delta_sql
 from headwater.sql.transitions import key_names, staged_rows
@@ -103,14 +108,13 @@ class Stepping:
         ``asked`` gives the keys, each once, as a change (``headwater.sql.transitions.asked_keys``).
         """
         product = Joined.of(plan)
-        if not keys or not self._joins_large(product):
+        if not keys or not self._reads_large(product):
             return None
-        kept, moment = self.stage(asked), Interval(at, Csn(at + 1))
+        moment = Interval(at, Csn(at + 1))
         names = tuple(key_names(keys))
         scan = Scan(LeafId(0), _ASKED, _ASKED, names, names)
         query = of_keys(plan, keys, scan, BaseDelta(moment), at)
-        run = _Run(self, product, replace(sources, changed={(_ASKED, moment): kept.name}))
-        found = run.answered(query, scan, kept.rows)
+        found = _Run(self, product, sources).answered(query, scan, moment, asked)
         if not found.queries:
             return state_relation(plan, at, sources).where(exp.false())
         text = view_delta_sql(found.queries, plan.attributes, found.sources, broadcast=found.broadcast)
@@ -129,6 +133,14 @@ class Stepping:
         below = [self.extent(each) for each in scans_below(scan.table, self._definition.nodes)]
         return Extent(max((each.rows for each in below), default=1), {})
 
+    def grid(self, scan: Scan, attribute: Attribute) -> Grid | None:
+        """Where the values of a large table's column lie, also where it is read through a node."""
+        found = origin(scan, attribute, self._definition.nodes)
+        if found is None or found[0].table in self._definition.views:
+            return None
+        extent = self.extent(found[0])
+        return extent.grids.get(found[1]) if extent.rows >= self.sizes.large_table else None
+
     def size(self, plan: Plan) -> InputSize:
         if not isinstance(plan, Scan):
             return InputSize(sum(self.extent(scan).rows for scan in scans(plan)))
@@ -141,7 +153,10 @@ class Stepping:
         return InputSize(extent.rows, values)
 
     def _joins_large(self, product: Joined) -> bool:
-        return len(product.inputs) > 1 and any(self.is_large(self.size(each)) for each in product.inputs)
+        return len(product.inputs) > 1 and self._reads_large(product)
+
+    def _reads_large(self, product: Joined) -> bool:
+        return any(self.is_large(self.size(each)) for each in product.inputs)
 
     def is_large(self, size: InputSize) -> bool:
         return size.rows >= self.sizes.large_table
@@ -162,11 +177,13 @@ class Stepping:
         kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
         return all(_PLAIN.fullmatch(kinds.get(name, "")) for name in scan.columns)
 
-    def stage(self, text: str) -> StagedRows:
-        return self._stack.enter_context(self._context.engine.staging.changes(text))
+    def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
+        return self._stack.enter_context(self._context.engine.staging.changes(text, spreads))
 
-    def stage_leaves(self, texts: Mapping[LeafChange, str]) -> dict[LeafChange, StagedRows]:
-        return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts))
+    def stage_leaves(
+        self, texts: Mapping[LeafChange, str], spreads: Mapping[LeafChange, Sequence[Spread]] | None = None
+    ) -> dict[LeafChange, StagedRows]:
+        return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts, spreads))
 
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
         """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""
@@ -182,6 +199,21 @@ class Stepping:
         return f"step#{self._steps}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A column of what is kept that equals a key of a large table; ``nulls``: NULL equals NULL."""
+
+    column: str
+    grid: Grid
+    table: str
+    key: str
+    nulls: bool
+
+    @property
+    def spread(self) -> Spread:
+        return self.column, self.grid
+
+
 class _Run:
     """The queries of one block. All have the same inputs, each with another one changed."""
 
@@ -191,6 +223,7 @@ class _Run:
         self._sizes = stepping.sizes
         self._inputs = {_key(each): stepping.size(each) for each in product.inputs}
         self._rows: dict[str, int | None] = {}
+        self._within: dict[tuple[LeafChange, str], list[exp.Expr]] = {}  # by what is kept and the table that it meets
 
     def prepared(self, queries: Sequence[Query]) -> Prepared:
         queries = self._with_leaf_changes(queries)
@@ -198,10 +231,12 @@ class _Run:
         left = tuple(query for query in stepped if query is not None)
         return Prepared(left, self._sources, self._small())
 
-    def answered(self, query: Query, asked: Scan, rows: int) -> Prepared:
+    def answered(self, query: Query, asked: Scan, moment: Interval, keys: str) -> Prepared:
         """A query for the rows that some keys ask for."""
-        self._inputs[_key(asked)] = InputSize(rows)
-        self._rows[asked.alias] = rows
+        meetings = self._meetings(asked, Joined.of(query.plan))
+        kept = self._stepping.stage(keys, [each.spread for each in meetings])
+        self._keep(asked.alias, moment, kept, meetings)
+        self._inputs[_key(asked)] = InputSize(kept.rows)
         stepped = self._stepped(query)
         return Prepared((stepped,) if stepped is not None else (), self._sources, self._small())
 
@@ -211,8 +246,9 @@ class _Run:
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
         """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
         texts: dict[LeafChange, str] = {}
+        meetings: dict[LeafChange, list[_Meeting]] = {}
         for query in queries:
-            conditions = Joined.of(query.plan).conditions
+            product = Joined.of(query.plan)
             for scan in scans(query.plan):
                 term = query.terms[scan.leaf]
                 if not isinstance(term, BaseDelta | Patched):
@@ -220,16 +256,16 @@ class _Run:
                 if self._stepping.is_node(scan):
                     self._rows[scan.alias] = self._stepping.node_rows(scan, term.interval)
                     continue
-                own = [each for each in conditions if attributes_of(each) <= set(scan.attributes)]
+                own = [each for each in product.conditions if attributes_of(each) <= set(scan.attributes)]
                 texts[scan.alias, term.interval] = leaf_changes(
                     scan, term.interval, own, self._sources, self._stepping.is_plain(scan)
                 )
-        found = self._stepping.stage_leaves(texts)
-        changed = {key: rows.name for key, rows in found.items()}
-        self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
+                meetings[scan.alias, term.interval] = self._meetings(scan, product)
+        spreads = {key: [each.spread for each in found] for key, found in meetings.items()}
+        found = self._stepping.stage_leaves(texts, spreads)
+        for (alias, interval), rows in found.items():
+            self._keep(alias, interval, rows, meetings[alias, interval])
         empty = {key for key, rows in found.items() if not rows.rows}
-        for (alias, _), rows in found.items():
-            self._rows[alias] = max(rows.rows, self._rows.get(alias) or 0)
         return [kept for query in queries if (kept := _without(query, empty)) is not None]
 
     def _stepped(self, query: Query) -> Query | None:
@@ -259,13 +295,40 @@ class _Run:
         inner, rest = apart(query, first, name, interval)
         inner = self._limited(inner)
         text = view_delta_sql([inner], inner.plan.attributes, self._sources, broadcast=self._small())
-        found = self._stepping.stage(text)
-        self._rows[name] = found.rows
-        self._sources = replace(self._sources, changed={**self._sources.changed, (name, interval): found.name})
+        product = Joined.of(rest.plan)
+        start = product.inputs[0]
+        meetings = self._meetings(start, product) if isinstance(start, Scan) else []
+        found = self._stepping.stage(text, [each.spread for each in meetings])
+        self._keep(name, interval, found, meetings)
         return rest, found.rows
 
+    def _keep(self, alias: str, interval: Interval, kept: StagedRows, meetings: Sequence[_Meeting]) -> None:
+        """Have it that a leaf's changes are kept, and what they tell of the tables that they meet."""
+        self._rows[alias] = max(kept.rows, self._rows.get(alias) or 0)
+        self._sources = replace(self._sources, changed={**self._sources.changed, (alias, interval): kept.name})
+        for meeting, cells in zip(meetings, kept.cells, strict=True):
+            spans = None if cells is None else meeting.grid.spans(cells)
+            if spans is not None:
+                condition = spans_condition(column(meeting.key), spans, nulls_meet=meeting.nulls)
+                self._within.setdefault(((alias, interval), meeting.table), []).append(condition)
+
+    def _meetings(self, start: Scan, product: Joined) -> list[_Meeting]:
+        """Where a change meets a large table by a key."""
+        own = dict(zip(start.attributes, start.columns, strict=True))
+        found = []
+        for each in product.inputs:
+            if not isinstance(each, Scan) or each.alias == start.alias:
+                continue
+            names = dict(zip(each.attributes, each.columns, strict=True))
+            for value, key, condition in equalities(product.conditions, start.attributes, each.attributes):
+                grid = self._stepping.grid(each, key)
+                if grid is not None and isinstance(value, exp.Column):
+                    nulls = isinstance(condition, exp.NullSafeEQ)
+                    found.append(_Meeting(own[value.name], grid, each.alias, names[key], nulls))
+        return found
+
     def _limited(self, query: Query) -> Query:
-        """Of a node or another view, only rows that the kept change meets need to be had.
+        """Of a node or another view, only rows that the kept change meets need to be had; of a large table, files.
 
         What it meets is this query's own: the scan gets a name of its own.
         """
@@ -273,14 +336,29 @@ class _Run:
         start = product.inputs[0]
         if not isinstance(start, Scan) or not few(self._rows.get(start.alias), self._sizes):
             return query
-        kept = self._sources.changed.get((start.alias, _interval(query.terms[start.leaf])))
+        change = (start.alias, _interval(query.terms[start.leaf]))
+        kept = self._sources.changed.get(change)
         if kept is None:
             return query
         names = dict(zip(start.attributes, start.columns, strict=True))
         inputs: list[Plan] = [start]
         for each in product.inputs[1:]:
             inputs.append(each)
-            if isinstance(each, Scan) and self._stepping.is_derived(each):
+            if not isinstance(each, Scan):
+                continue
+            limited = replace(each, alias=f"{each.alias} of {start.alias} {change[1]}")
+            if (change, each.alias) in self._within:
+                inputs[-1] = limited
+                condition = exp.and_(*self._within[change, each.alias])
+                within = {**self._sources.within, limited.alias: condition}
+                kept_too = {
+                    (limited.alias, interval): name
+                    for (alias, interval), name in self._sources.changed.items()
+                    if alias == each.alias
+                }
+                changed = {**self._sources.changed, **kept_too}
+                self._sources = replace(self._sources, within=within, changed=changed)
+            if self._stepping.is_derived(each):
                 own = dict(zip(each.attributes, each.columns, strict=True))
                 found = equalities(product.conditions, start.attributes, each.attributes)
                 pairs = tuple(
@@ -289,7 +367,6 @@ class _Run:
                     if isinstance(condition, exp.EQ)
                 )
                 if pairs:
-                    limited = replace(each, alias=f"{each.alias} of {start.alias}")
                     inputs[-1] = limited
                     only = {**self._sources.only, limited.alias: Only(kept, pairs)}
                     self._sources = replace(self._sources, only=only)

@@ -7,13 +7,15 @@ is NULL the ranges give NULL, which keeps nothing, as an equality with the keys 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
 from sqlglot import exp
 
+from headwater.algebra.grid import Grid, Span
 from headwater.algebra.key_ranges import Key, KeyRange, KeyRanges
-from headwater.sql.dialect import TypedLiteral
+from headwater.sql.dialect import TypedLiteral, bigint
 
 
 def key_condition(column: exp.Expr, keys: KeyRanges, *, nulls_meet: bool = False) -> exp.Expr:
@@ -24,6 +26,30 @@ def key_condition(column: exp.Expr, keys: KeyRanges, *, nulls_meet: bool = False
     if not parts:
         return exp.false()
     return parts[0] if len(parts) == 1 else exp.paren(exp.or_(*parts))
+
+
+def cell_of(value: exp.Expr, grid: Grid) -> exp.Expr:
+    """The cell of a grid that a whole number lies in; NULL for NULL."""
+    distance = exp.paren(exp.Sub(this=value.copy(), expression=bigint(grid.low)))
+    inside = exp.IntDiv(this=distance, expression=bigint(grid.width))
+    end = grid.low + grid.width * (grid.cells - 1)
+    return exp.Case(
+        ifs=[
+            exp.If(this=exp.LT(this=value.copy(), expression=bigint(grid.low)), true=bigint(0)),
+            exp.If(this=exp.GTE(this=value.copy(), expression=bigint(end)), true=bigint(grid.cells - 1)),
+        ],
+        default=inside,
+    )
+
+
+def spans_condition(column: exp.Expr, spans: Iterable[Span], *, nulls_meet: bool) -> exp.Expr:
+    """True of every value of the column that lies in a span, and of NULL where that meets NULL."""
+    parts: list[exp.Expr] = [exp.Is(this=column.copy(), expression=exp.null())] if nulls_meet else []
+    for low, high in spans:
+        ends: list[exp.Expr] = [exp.GTE(this=column.copy(), expression=literal(low))] if low is not None else []
+        ends += [exp.LTE(this=column.copy(), expression=literal(high))] if high is not None else []
+        parts.append(exp.paren(exp.and_(*ends)) if ends else exp.true())
+    return exp.paren(exp.or_(*parts)) if parts else exp.false()
 
 
 def _within(column: exp.Expr, each: KeyRange) -> exp.Expr:

@@ -88,7 +88,8 @@ class Sources:
     """Where the relations of a query come from.
 
     ``changed`` holds changes of single leaves, by alias: of a leaf's own columns, and perhaps without rows that its
-    block's conditions leave out. ``only`` limits what is read of other views and of nodes, by alias.
+    block's conditions leave out. ``only`` limits what is read of other views and of nodes, by alias, and ``within``
+    what is read of tables: conditions that hold for every row that takes part.
     """
 
     moments: TableMoments
@@ -96,6 +97,7 @@ class Sources:
     staged: Staged = field(default_factory=dict)
     changed: Staged = field(default_factory=dict)
     only: Mapping[str, Only] = field(default_factory=dict)
+    within: Mapping[str, exp.Expr] = field(default_factory=dict)
 
 
 def leaf_relation(scan: Scan, term: Term | None, sources: Sources) -> exp.Query:
@@ -136,7 +138,10 @@ def _snapshot(scan: Scan, sources: Sources, at: Csn) -> exp.Select:
         table = subquery(_limited(sources.derived.state(scan.table, at), sources.only.get(scan.alias)), "__hw_source")
     else:
         table = snapshot_table(sources.moments.location(scan.table), sources.moments.version(scan.table, at))
-    return exp.select(*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null()), copy=False).from_(table)
+    items = [*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null())]
+    select = exp.select(*items, copy=False).from_(table)
+    within = sources.within.get(scan.alias)
+    return select if within is None else select.where(within.copy(), copy=False)
 
 
 def _limited(rows: exp.Query, only: Only | None) -> exp.Query:

@@ -5,8 +5,9 @@ changed customers, suppliers, parts and part supplies, then deleted line items a
 commits of RF1, and of RF2, orders stand without their lines: a view must be right there too.
 
 Everything is Spark SQL over the tables as they stand, and a function of the seed. Values are drawn by a hash of key and
-seed. Rows are chosen by their keys alone, one of every ``step``. TPC-H numbers orders in runs of 8 out of every 32
-keys, and a run is chosen or left as a whole, as in the specification's own refresh files.
+seed. Rows of the other tables are chosen by their keys alone, one of every ``step``: all over the table. Old orders are
+neighbours, as in the specification's own refresh files: TPC-H numbers orders in runs of 8 out of every 32 keys, and a
+round takes the runs of one stretch. New orders come after all that exist.
 
 New orders are made after orders that exist: the line items keep part and supplier, so every pair is one of partsupp;
 quantities, prices and dates are drawn anew, and status, flags and total follow from them. A new order's customer is any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 COMMITS = 8  # in a round
 _RUN = 32
+_STRIDE = 37  # stretches between those of two rounds
 _TODAY = "DATE '1995-06-17'"  # TPC-H's current date
 _NATIONS = (2, 3, 6, 7, 12, 20)  # Brazil, Canada, France, Germany, Japan, Saudi Arabia
 _SEGMENTS = ("AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY")
@@ -77,8 +79,12 @@ class Round:
         return _NewOrders(self, step, (last // _RUN + 1) * _RUN, customers)
 
     def _old_orders(self) -> Callable[[str], str]:
-        step, _ = self._step_of_runs()
-        return lambda key: self.chosen(f"({key} DIV {_RUN})", step, "old orders")
+        """One stretch of runs; stretches of different rounds are different ones as long as there are any left."""
+        step, last = self._step_of_runs()
+        runs = last // _RUN + 1
+        length = max(1, runs // step)
+        first = (self.seed * _STRIDE) % max(1, runs // length) * length
+        return lambda key: f"{key} >= {first * _RUN} AND {key} < {(first + length) * _RUN}"
 
     def _step_of_runs(self) -> tuple[int, int]:
         last = self._largest("orders", "o_orderkey")

@@ -1,0 +1,72 @@
+"""A change meets large tables one at a time, and reads of them what it needs; tiny tables are taken for large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.context import Sizes
+from tests.spark.oracle import World
+
+HIGH = (0, 1000, 2000, 3000)
+
+
+def test_a_node_that_two_changed_tables_meet_is_limited_by_each_of_them_alone(make_world: Callable[..., World]) -> None:
+    """What one of the queries needs of the node was once all that the other one got."""
+    world = make_world("limited")
+    world.make("a", "k INT, v INT", "(1, 10), (2, 20), (3, 30), (3, 31), (NULL, 5)")
+    world.make("b", "k INT, w INT", "(1, 100), (2, 200), (3, 300)")
+    world.make("c", "k INT, n INT", "(1, 1), (2, 2), (2, 3), (3, 3), (NULL, 4)")
+    world.look()
+    world.create(
+        "v",
+        "SELECT a.k, v, w, total FROM a JOIN b ON a.k = b.k "
+        "JOIN (SELECT k, count(*) AS total, max(n) AS most FROM c GROUP BY k) s ON s.k = a.k AND s.k = b.k",
+    )
+    world.lake._context.sizes = Sizes(large_table=1)
+    for statements in (
+        ["INSERT INTO {a} VALUES (1, 11)", "INSERT INTO {b} VALUES (2, 201)"],
+        ["DELETE FROM {a} WHERE v = 31", "UPDATE {b} SET w = w + 1 WHERE k = 1", "INSERT INTO {c} VALUES (3, 9)"],
+        [
+            "UPDATE {a} SET k = 2 WHERE k = 3",
+            "INSERT INTO {b} VALUES (2, 202), (3, 301)",
+            "DELETE FROM {c} WHERE n = 1",
+        ],
+    ):
+        for statement in statements:
+            world.run(statement)
+        assert world.refresh("v").mode == "incremental"
+    world.check_law("v")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT big.k, small.v, big.w FROM small JOIN big ON small.k = big.k",
+        "SELECT g, sum(w) AS total, max(w) AS most FROM big WHERE k IN (SELECT k FROM small) GROUP BY g",
+    ],
+    ids=["join", "touched keys"],
+)
+def test_files_without_a_key_of_the_change_are_not_read(make_world: Callable[..., World], sql: str) -> None:
+    """They are taken away before the refresh, which does not notice."""
+    world = make_world("files")
+    world.make("small", "k BIGINT, v INT", "(5, 1), (2003, 2), (NULL, 3)")
+    world.make("big", "k BIGINT, g BIGINT, w INT")
+    for first in HIGH:
+        values = ", ".join(f"({first + n}, {first + n}, {n})" for n in range(10))
+        world.run(f"INSERT INTO {{big}} VALUES {values}")
+    world.lake.capture()
+    world.create("v", sql)
+    world.lake._context.sizes = Sizes(large_table=1)
+    world.run("INSERT INTO {small} VALUES (3, 30)")
+    assert world.refresh("v").mode == "incremental"
+    for place in Path(world.path("big")).glob("*.parquet"):
+        keys = {row.k for row in world.spark.read.parquet(str(place)).collect()}
+        if not keys & set(range(2000, 2010)):
+            place.unlink()
+    world.run("INSERT INTO {small} VALUES (2005, 50), (2006, 60), (NULL, 1)")
+    assert world.refresh("v").mode == "incremental"
+    world.run("DELETE FROM {small} WHERE k = 2003")
+    assert world.refresh("v").mode == "incremental"
