@@ -132,6 +132,10 @@ class World:
                 self._seen[name] = version
                 self._versions[name, version] = self._rows(self.spark.read.format("delta").load(tracked.path))
 
+    def rows(self, name: str) -> int:
+        """Rows of a table now."""
+        return self._versions[name, self._seen[name]].count()
+
     def _rows(self, frame: DataFrame) -> DataFrame:
         return frame.coalesce(1).localCheckpoint()  # a few rows, read many times
 

@@ -30,15 +30,21 @@ class History:
         self.leaves = leaves
         self.world = make_world(f"history{seed}", on_durable_point=self.meanwhile)
         self.between = False
+        self.meanwhiles = 0
 
     def meanwhile(self, point: DurablePoint) -> None:
-        """Writers do not wait for drivers: now and then a commit lands in the midst of one."""
+        """Writers do not wait for drivers: now and then a commit lands in the midst of one.
+
+        Not for ever: a driver that always finds more to do never comes to an end.
+        """
         if (
             self.between
+            and self.meanwhiles < self.commits
             and point.name.startswith(("ROLLING", "PROPAGATE", "CAPTURE_LOOKED"))
             and self.rng.random() < 0.1
         ):
             self.between = False
+            self.meanwhiles += 1
             self.story.append(f"  during {point.name}: {commit(self.rng, self.world)}")
             self.between = True
 
