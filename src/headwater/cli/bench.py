@@ -28,6 +28,12 @@ def bench(
         str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
     ] = None,
     repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="For tpch: 'values' change (default), or 'attributes' that queries sort by too."
+        ),
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -45,6 +51,7 @@ def bench(
             "queries": _numbers("--queries", queries, int),
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
+            "changes": changes,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -4,6 +4,11 @@ A round is eight Delta commits by a writer that knows nothing of Headwater: new 
 changed customers, suppliers, parts and part supplies, then deleted line items and their orders (RF2). Between the two
 commits of RF1, and of RF2, orders stand without their lines: a view must be right there too.
 
+What changes in the other tables is one of two kinds. ``Kind.VALUES``: balances, phone numbers, prices, costs and stocks,
+which change day by day. ``Kind.ATTRIBUTES``: also what queries sort things by, such as a customer's segment, a
+supplier's nation, a part's brand, so that every query sees some of it. One supplier that moves to another nation has
+all its line items ever sold counted elsewhere, and no table is sorted by supplier.
+
 Everything is Spark SQL over the tables as they stand, and a function of the seed. Values are drawn by a hash of key and
 seed. Rows of the other tables are chosen by their keys alone, one of every ``step``: all over the table. Old orders are
 neighbours, as in the specification's own refresh files: TPC-H numbers orders in runs of 8 out of every 32 keys, and a
@@ -19,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +43,11 @@ _SIZES = ("SM", "MED", "LG", "JUMBO", "WRAP")
 _BOXES = ("CASE", "BOX", "BAG", "JAR", "PKG", "PACK", "CAN", "DRUM")
 
 
+class Kind(Enum):
+    VALUES = "values"
+    ATTRIBUTES = "attributes"
+
+
 def require_fraction(fraction: float) -> None:
     if not 0 < fraction <= 0.5:
         raise InvalidInput(f"A change of {fraction} is out of range.", remedy="Give one above 0, up to 0.5.")
@@ -50,6 +61,7 @@ class Round:
     places: Mapping[str, Path]
     fraction: float
     seed: int
+    kind: Kind = Kind.ATTRIBUTES
 
     def __post_init__(self) -> None:
         require_fraction(self.fraction)
@@ -94,42 +106,47 @@ class Round:
 
     def customers(self) -> None:
         chosen = self.chosen("c_custkey", self._step(self._largest("customer", "c_custkey")), "customer")
-        self.spark.sql(
-            f"UPDATE {self.table('customer')} SET c_acctbal = {self.money('acctbal', 'c_custkey')}, "
-            f"c_mktsegment = {self.one_of(_SEGMENTS, 'segment', 'c_custkey')} WHERE {chosen}"
-        )
+        changed = [f"c_acctbal = {self.money('acctbal', 'c_custkey')}"]
+        if self.kind is Kind.ATTRIBUTES:
+            changed.append(f"c_mktsegment = {self.one_of(_SEGMENTS, 'segment', 'c_custkey')}")
+        self.spark.sql(f"UPDATE {self.table('customer')} SET {', '.join(changed)} WHERE {chosen}")
 
     def suppliers(self) -> None:
-        """Half of them move to a nation that a query asks for, and one in four is complained about, as Q16 asks."""
+        """By attributes, half move to a nation that a query asks for, and one in four is complained about, as in Q16."""
         chosen = self.chosen("s_suppkey", self._step(self._largest("supplier", "s_suppkey")), "supplier")
-        kind = self.draw(4, "kind", "s_suppkey")
+        kind = self.draw(4, "kind", "s_suppkey") if self.kind is Kind.ATTRIBUTES else "3"
         self.spark.sql(
             f"""
             MERGE INTO {self.table("supplier")} t
             USING (
               SELECT s_suppkey, {self.money("acctbal", "s_suppkey")} AS s_acctbal,
                 if({kind} < 2, {self.one_of(_NATIONS, "nation", "s_suppkey")}, s_nationkey) AS s_nationkey,
-                if({kind} = 2, 'told by a Customer in many Complaints', s_comment) AS s_comment
+                if({kind} = 2, 'told by a Customer in many Complaints', s_comment) AS s_comment,
+                concat(substring(s_phone, 1, 3), {self.draw(1000, "phone", "s_suppkey")}) AS s_phone
               FROM {self.table("supplier")} WHERE {chosen}
             ) s
             ON t.s_suppkey = s.s_suppkey
             WHEN MATCHED THEN UPDATE SET
-              s_acctbal = s.s_acctbal, s_nationkey = s.s_nationkey, s_comment = s.s_comment
+              s_acctbal = s.s_acctbal, s_nationkey = s.s_nationkey, s_comment = s.s_comment, s_phone = s.s_phone
             """
         )
 
     def parts(self) -> None:
-        """One in twenty becomes what Q17 and Q19 ask for, of which a small lake has next to none."""
+        """By attributes, one in twenty becomes what Q17 and Q19 ask for, of which a small lake has next to none."""
         chosen = self.chosen("p_partkey", self._step(self._largest("part", "p_partkey")), "part")
         maker, brand = (f"1 + {self.draw(5, what, 'p_partkey')}" for what in ("maker", "brand"))
         size, box = self.one_of(_SIZES, "size", "p_partkey"), self.one_of(_BOXES, "box", "p_partkey")
         wanted = f"{self.draw(20, 'wanted', 'p_partkey')} = 0"
         number = self.draw(50, "p_size", "p_partkey")
-        self.spark.sql(
-            f"UPDATE {self.table('part')} SET p_size = CAST(1 + {number} % if({wanted}, 10, 50) AS INT), "
-            f"p_brand = if({wanted}, 'Brand#23', concat('Brand#', {maker}, {brand})), "
-            f"p_container = if({wanted}, 'MED BOX', concat({size}, ' ', {box})) WHERE {chosen}"
-        )
+        price = self.draw(100_000, "price", "p_partkey")
+        changed = [f"p_retailprice = CAST(900 + {price} / 100 AS DECIMAL(15, 2))"]
+        if self.kind is Kind.ATTRIBUTES:
+            changed += [
+                f"p_size = CAST(1 + {number} % if({wanted}, 10, 50) AS INT)",
+                f"p_brand = if({wanted}, 'Brand#23', concat('Brand#', {maker}, {brand}))",
+                f"p_container = if({wanted}, 'MED BOX', concat({size}, ' ', {box}))",
+            ]
+        self.spark.sql(f"UPDATE {self.table('part')} SET {', '.join(changed)} WHERE {chosen}")
 
     def partsupp(self) -> None:
         chosen = self.chosen("ps_partkey", self._step(self._largest("part", "p_partkey")), "partsupp")
