@@ -4,10 +4,10 @@ A round is eight Delta commits by a writer that knows nothing of Headwater: new 
 changed customers, suppliers, parts and part supplies, then deleted line items and their orders (RF2). Between the two
 commits of RF1, and of RF2, orders stand without their lines: a view must be right there too.
 
-What changes in the other tables is one of two kinds. ``Kind.VALUES``: balances, phone numbers, prices, costs and stocks,
-which change day by day. ``Kind.ATTRIBUTES``: also what queries sort things by, such as a customer's segment, a
-supplier's nation, a part's brand, so that every query sees some of it. One supplier that moves to another nation has
-all its line items ever sold counted elsewhere, and no table is sorted by supplier.
+What changes in the other tables is one of two kinds. ``Kind.VALUES``: balances, phone numbers, prices, costs and
+stocks, which change day by day. ``Kind.ATTRIBUTES``: also what queries sort things by, such as a customer's segment, a
+supplier's nation, a part's brand, so that every query sees some of it. When one supplier moves to another nation, all
+line items that it ever sold count elsewhere, and no table is sorted by supplier.
 
 Everything is Spark SQL over the tables as they stand, and a function of the seed. Values are drawn by a hash of key and
 seed. Rows of the other tables are chosen by their keys alone, one of every ``step``: all over the table. Old orders are
@@ -112,7 +112,7 @@ class Round:
         self.spark.sql(f"UPDATE {self.table('customer')} SET {', '.join(changed)} WHERE {chosen}")
 
     def suppliers(self) -> None:
-        """By attributes, half move to a nation that a query asks for, and one in four is complained about, as in Q16."""
+        """By attributes, half move to a nation that a query asks for, and one in four gets complaints, as in Q16."""
         chosen = self.chosen("s_suppkey", self._step(self._largest("supplier", "s_suppkey")), "supplier")
         kind = self.draw(4, "kind", "s_suppkey") if self.kind is Kind.ATTRIBUTES else "3"
         self.spark.sql(
