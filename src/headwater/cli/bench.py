@@ -27,7 +27,8 @@ def bench(
     fractions: Annotated[
         str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="For tpch and he: rounds of each size.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="For service: how long the stream runs.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -45,6 +46,7 @@ def bench(
             "queries": _numbers("--queries", queries, int),
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
+            "minutes": minutes,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:
