@@ -188,10 +188,12 @@ def decide(
     policy = seen.level.chosen_policy()
     arrived = tuple(max(0, count - left) for count, left in zip(seen.backlog, memory.left, strict=True))
     promise = Promise(seen.costs.upper() or (), limit) if limit is not None else None
-    known, last = memory.policy, arrived
+    known = noticed = memory.policy
+    last = arrived
     if promise is not None:
         known, last = _caught_up(policy, memory, arrived, promise, now, tick)
-    looked = Memory(known, memory.policy_name, seen.backlog, now, memory.refreshed_at, memory.spent)
+        noticed = _noticed(policy, known, last, promise)
+    looked = Memory(noticed, memory.policy_name, seen.backlog, now, memory.refreshed_at, memory.spent)
     interference = min(interference, MOST_INTERFERENCE * (seen.level.response_time or 0.0))
 
     def verdict(deed: Deed, reason: str, counts: Counts | None = None) -> Verdict:
@@ -284,15 +286,19 @@ def _caught_up(
     """The policy's memory after the steps that passed since the last look, and what arrived at the present one.
 
     Policies estimate rates by the step, and a look after a long deed stands for many: what arrived meanwhile is spread
-    over them. They are shown with an empty backlog, which calls for no action.
+    over them.
     """
     steps = min(_MOST_STEPS, max(1, round((now - memory.looked_at) / tick)))
     known = memory.policy
-    none = nothing(len(arrived))
     for step in range(1, steps):
         share = tuple(count * step // steps - count * (step - 1) // steps for count in arrived)
-        known = policy.decide(known, Situation(0, share, none, 0.0, promise)).memory
+        known = _noticed(policy, known, share, promise)
     return known, tuple(count - count * (steps - 1) // steps for count in arrived)
+
+
+def _noticed(policy: Any, known: Any, arrived: Counts, promise: Promise) -> Any:
+    """The policy's memory after a step at which it is not asked: shown with no backlog, which calls for no action."""
+    return policy.decide(known, Situation(0, arrived, nothing(len(arrived)), 0.0, promise)).memory
 
 
 def _rounded(value: float | None) -> float | None:
