@@ -74,8 +74,8 @@ def test_choosing_tables_costs_less_than_processing_everything() -> None:
         world = World({"v": kept(policy)})
         world.run(1200)
         spent[policy] = world.lake.views["v"].processing
-    assert spent["online"] < 0.9 * spent["naive"]
-    assert spent["foresight"] < 0.9 * spent["naive"]
+    assert spent["online"] < 0.95 * spent["naive"]
+    assert spent["foresight"] < 0.75 * spent["naive"]
 
 
 def test_only_the_chosen_parts_are_processed_and_the_log_holds_the_alternatives() -> None:
