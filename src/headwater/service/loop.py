@@ -10,7 +10,7 @@ rests on what was seen before the last one. Whose turn it is:
 Pure against ``Clock`` and ``LakeActions``: with a clock that only jumps, a day is simulated in seconds.
 
 *What goes wrong* with one view leaves the others going: it is tried again after a while, twice as long each time. What
-is wrong with the lake (catalog, engine, disk) is tried again too, and ends the loop when it does not pass.
+is wrong with more than one (catalog, engine, disk) is tried again too, and ends the loop when it does not pass.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from typing import Any, Protocol
 
 from headwater.errors import (
     CatalogProblem,
-    EngineProblem,
     EngineUnavailable,
     HeadwaterError,
-    LeaseHeld,
+    LeaseProblem,
     StorageFull,
     UnknownName,
 )
@@ -182,7 +181,7 @@ class Loop:
             self._capture()
             self.seen = self._lake.look()
             did = self._decide()
-        except (CatalogProblem, EngineProblem) as error:
+        except HeadwaterError as error:
             self._failures += 1
             self._tell({"event": "error", "of": "lake", "failures": self._failures, **error.as_dict()})
             if self._failures >= _PATIENCE:
@@ -198,7 +197,7 @@ class Loop:
             return
         try:
             self._lake.capture()
-        except LeaseHeld as error:
+        except LeaseProblem as error:
             self._tell({"event": "error", "of": "capture", **error.as_dict()})
         self._worked(began)
         ended = self._clock.now()

@@ -14,6 +14,7 @@ from headwater.algebra.time import Csn
 from headwater.calibration import counted_backlog, part_targets, propagate_timed, timed_capture
 from headwater.catalog.records import ViewRecord
 from headwater.context import Context
+from headwater.errors import SourceProblem
 from headwater.measured import LAKE, Parts, ViewMeasure, backlog_of, below_seconds, gather, measure_of
 from headwater.propagate.driver import propagate_leaves, require_usable
 from headwater.refresh import refresh
@@ -75,7 +76,10 @@ class SparkLake:
 
     def _seen(self, view: ViewRecord, level: ServiceLevel) -> Seen:
         catalog = self._context.catalog
-        backlog = counted_backlog(self._context, view)
+        try:
+            backlog = counted_backlog(self._context, view)
+        except SourceProblem:
+            backlog = backlog_of(catalog, view)  # what is done for it will say what is wrong
         measure = self._measure(view)
         waiting = backlog.waiting_since
         return Seen(
