@@ -8,7 +8,7 @@ calibration is only steps chosen well. Nothing here starts Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
@@ -243,17 +243,19 @@ def require_feasible(catalog: Catalog, level: ServiceLevel, view: ViewRecord | N
         )
 
 
-def below_seconds(catalog: Catalog, view: ViewRecord) -> float:
-    """What the views that a view reads would have to be propagated for first."""
+def below_seconds(
+    catalog: Catalog, view: ViewRecord, measure: Callable[[Catalog, ViewRecord], ViewMeasure] = measure_of
+) -> float:
+    """What propagating the views that a view reads would take; ``measure`` is asked for what is known of each."""
     total = 0.0
     for name in Definition.load(view).views:
         below = catalog.view(name)
-        backlog = backlog_of(catalog, below)
-        measure = measure_of(catalog, below)
-        expected = measure.costs.expected(backlog.pending, 0)
-        if any(backlog.pending) and expected is not None:
-            total += expected - measure.costs.overhead(0)
-        total += below_seconds(catalog, below)
+        pending = backlog_of(catalog, below).pending
+        costs = measure(catalog, below).costs
+        expected = costs.expected(pending, 0)
+        if any(pending) and expected is not None:
+            total += expected - costs.overhead(0)
+        total += below_seconds(catalog, below, measure)
     return total
 
 

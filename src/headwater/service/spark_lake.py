@@ -92,7 +92,7 @@ class SparkLake:
             costs=measure.costs,
             csn=view.csn,
             newest_csn=backlog.csn,
-            below=below_seconds(catalog, view),
+            below=below_seconds(catalog, view, lambda _, below: self._measure(below)),
             apart=measure.parts.kind != "recompute",
             outlook=measure.outlook(level),
             problem=None if view.problem is None else str(view.problem.get("code", "PROBLEM")),
