@@ -15,7 +15,7 @@ from headwater.errors import InvalidInput, UnknownName
 from headwater.service.http import serving
 from headwater.service.loop import Demand, Refreshed
 from headwater.service.metrics import Metrics
-from headwater.service.run import json_lines, stopping
+from headwater.service.run import SystemClock, json_lines, taking_signals
 from tests.service.client import request
 
 
@@ -115,13 +115,16 @@ def test_the_log_is_one_json_document_a_line() -> None:
 
 
 def test_a_signal_asks_for_the_end_and_a_second_one_is_not_ours() -> None:
-    stop = threading.Event()
+    signals: list[str] = []
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
-        with stopping(stop) as signals:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert stop.wait(5)
+        with taking_signals(signals):
+            clock = SystemClock(lambda: bool(signals))
+            threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+            began = clock.now()
+            clock.wait(20)
+            assert clock.now() - began < 10
             assert (signals, came) == (["SIGTERM"], [])
             os.kill(os.getpid(), signal.SIGTERM)
             assert came == [signal.SIGTERM]

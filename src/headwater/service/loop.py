@@ -158,6 +158,15 @@ class Loop:
         return asked
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a reader waits: reason enough to look before the next tick."""
+        return bool(self._demands)
+
+    def _waiting(self) -> tuple[Demand, ...]:
+        """As one value: others may ask meanwhile."""
+        return tuple(self._demands)
+
+    @property
     def busy(self) -> float:
         """The share of the last minute in which something was done."""
         now = self._clock.now()
@@ -172,7 +181,7 @@ class Loop:
         while not stopped():
             if not self.round():
                 self._clock.wait(self._settings.tick)
-        for waiting in tuple(self._demands):
+        for waiting in self._waiting():
             self._finish(waiting, error=HeadwaterError("The service stops.", remedy="Ask again when it runs."))
 
     def round(self) -> bool:
@@ -206,7 +215,7 @@ class Loop:
     def _decide(self) -> bool:
         now = self._clock.now()
         self._forget_views_that_went()
-        demanded = {asked.view for asked in self._demands}
+        demanded = {asked.view for asked in self._waiting()}
         verdicts = []
         for seen in self.seen:
             others = [other for other in self.seen if other.name != seen.name]
@@ -242,7 +251,7 @@ class Loop:
 
     def _do(self, verdict: Verdict) -> None:
         name = verdict.seen.name
-        answered = [asked for asked in self._demands if asked.view == name] if verdict.deed == "refresh" else []
+        answered = [asked for asked in self._waiting() if asked.view == name] if verdict.deed == "refresh" else []
         began = self._clock.now()
         for asked in answered:
             asked.within = verdict.seen.level.response_time
@@ -304,7 +313,7 @@ class Loop:
         asked.finished.set()
 
     def _refuse_unknown(self, names: set[str]) -> None:
-        for asked in [each for each in tuple(self._demands) if each.view in names]:
+        for asked in [each for each in self._waiting() if each.view in names]:
             known = ", ".join(seen.name for seen in self.seen) or "none"
             error = UnknownName(f"The service does not keep a view {asked.view!r}.", remedy=f"It keeps: {known}.")
             self._finish(asked, error=error)

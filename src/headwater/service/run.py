@@ -24,20 +24,27 @@ from headwater.service.metrics import Metrics
 from headwater.service.spark_lake import SparkLake
 
 DEFAULT_PORT = 9464
+_NAP = 0.05
 _STUCK = 900.0  # seconds without a round after which the service calls itself unwell
 
 
 class SystemClock:
-    """Time as it passes; a stop cuts a wait short."""
+    """Time as it passes; ``awake`` cuts a wait short.
 
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
+    A wait is many short sleeps and takes no lock: a signal's handler, which may come in between any two instructions,
+    has then nothing to wait for.
+    """
+
+    def __init__(self, awake: Callable[[], bool]) -> None:
+        self._awake = awake
 
     def now(self) -> float:
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        self._stop.wait(seconds)
+        until = time.monotonic() + seconds
+        while not self._awake() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(_NAP, left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,12 @@ def run(
     """Keep the views until a signal comes or ``stop`` is set. ``started`` is called when the doors are open."""
     context = lake._context  # noqa: SLF001 (the service is the lake's drivers, taken in turn)
     lake.spark  # noqa: B018 (Spark takes signals for itself when it starts, so it starts before we do)
-    stop = threading.Event() if stop is None else stop
-    clock = SystemClock(stop)
+    signals: list[str] = []
+
+    def asked_to_stop() -> bool:
+        return bool(signals) or (stop is not None and stop.is_set())
+
+    clock = SystemClock(lambda: asked_to_stop() or loop.is_asked)
     metrics = Metrics()
     write = json_lines(log)
 
@@ -75,13 +86,13 @@ def run(
     def stopped() -> bool:
         nonlocal last_round
         last_round = clock.now()
-        return stop.is_set() or (until is not None and last_round >= until)
+        return asked_to_stop() or (until is not None and last_round >= until)
 
     def figures() -> str:
         return metrics.text(loop.seen, busy=loop.busy, pressed=loop.pressed)
 
     with (
-        stopping(stop) as signals,
+        taking_signals(signals),
         _doors(loop, figures, settings.port, lambda: clock.now() - last_round < _STUCK) as port,
     ):
         tell({"event": "started", "pid": os.getpid(), "lake": context.location, "port": port})
@@ -102,27 +113,22 @@ def _doors(loop: Loop, metrics: Callable[[], str], port: int | None, alive: Call
 
 
 @contextmanager
-def stopping(stop: threading.Event) -> Iterator[list[str]]:
-    """The first signal asks the loop to end, the second ends the process as it would have without us.
-
-    Gives the names of the signals that came. A handler may interrupt anything, so it writes nothing itself.
-    """
-    came: list[str] = []
+def taking_signals(came: list[str]) -> Iterator[None]:
+    """The first signal is added to ``came``, the second does what it would have done without us."""
     if threading.current_thread() is not threading.main_thread():
-        yield came  # signals belong to the main thread; whoever runs us elsewhere stops us otherwise
+        yield  # signals belong to the main thread; whoever runs us elsewhere stops us otherwise
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def asked(number: int, _frame: object) -> None:
         came.append(signal.Signals(number).name)
-        stop.set()
         for each, handler in before.items():
             signal.signal(each, handler)
 
     for number in before:
         signal.signal(number, asked)
     try:
-        yield came
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -52,16 +52,18 @@ class SparkLake:
         return found
 
     def process(self, view: str, counts: tuple[int, ...], csn: int) -> None:
-        """One step for each part that is named; the others stay where they are."""
+        """One step for the parts that are named; the others stay where they are.
+
+        Several parts go in one step: its statements and its commit are then paid once, the promise counts them twice.
+        """
         context = self._context
         record = context.catalog.view(view)
         require_usable(record)
         if record.method != "frontier":
             propagate_timed(context, record, backlog_of(context.catalog, record, Csn(csn)))
             return
-        for part, rows in enumerate(counts):
-            if rows:
-                propagate_leaves(context, view, part_targets(context, record, part, rows, Csn(csn)))
+        chosen = [part_targets(context, record, part, rows, Csn(csn)) for part, rows in enumerate(counts) if rows]
+        propagate_leaves(context, view, [max(times) for times in zip(*chosen, strict=True)])
         gather(context.catalog, record)
 
     def refresh(self, view: str) -> Refreshed:
