@@ -29,6 +29,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 HEAVY = (
     "crash/",
     "drivers/",
+    "service/test_process.py",
     "spark/test_bad_input.py",
     "spark/test_capture.py",
     "spark/test_constructs.py",

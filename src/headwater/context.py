@@ -5,6 +5,7 @@ Also the lake's names for leases and places, so that they are spelled in one pla
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -47,9 +48,19 @@ class Context:
     sizes: Sizes = field(default=Sizes())
     statistics: Statistics = field(init=False)
     stored_rows: dict[tuple[str, int], int] = field(default_factory=dict)  # of view tables, by their newest version
+    ran: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.statistics = Statistics(self.engine)
+
+    def timed(self, kind: str, began: float) -> dict[str, float | bool]:
+        """What a step that began then (``time.monotonic``) took, for its outcome; the first of a kind is cold.
+
+        Spark compiles, loads and caches at the first statement of each kind, so it says little about the next.
+        """
+        cold = kind not in self.ran
+        self.ran.add(kind)
+        return {"seconds": round(time.monotonic() - began, 4), "cold": cold}
 
     def place(self, kind: str, name: str, view_id: str) -> str:
         """Where a view's table lives; the id keeps a dropped and re-made view of one name apart."""

@@ -6,6 +6,8 @@ HeadwaterError
 │   └── NameTaken              NAME_TAKEN
 ├── InvalidInput               INVALID_INPUT
 ├── WouldRecompute             WOULD_RECOMPUTE
+├── ResponseTimeTooShort       RESPONSE_TIME_TOO_SHORT
+├── NothingPending             NOTHING_PENDING
 ├── SqlProblem
 │   ├── SqlSyntaxError         SQL_SYNTAX
 │   ├── SqlAnalysisError       SQL_ANALYSIS
@@ -103,6 +105,18 @@ class WouldRecompute(HeadwaterError):
     """A refresh that its view's policy forbids."""
 
     code = "WOULD_RECOMPUTE"
+
+
+class ResponseTimeTooShort(HeadwaterError):
+    """A promise below what a refresh was measured to take; ``response_time`` and ``floor`` in seconds."""
+
+    code = "RESPONSE_TIME_TOO_SHORT"
+
+
+class NothingPending(HeadwaterError):
+    """There is no change to measure with."""
+
+    code = "NOTHING_PENDING"
 
 
 class SqlProblem(HeadwaterError):

@@ -18,6 +18,7 @@ from sqlglot import exp
 from headwater import lifecycle
 from headwater.algebra.time import Csn
 from headwater.apply.driver import high_water_mark, require_reachable
+from headwater.calibration import STEPS, Calibration, calibrate, refresh_within
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
 from headwater.catalog.database import system_clock
@@ -30,9 +31,12 @@ from headwater.engine.session import local_session, require_delta
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
 from headwater.explain import Explanation, explain, explain_draft
+from headwater.measured import ViewMeasure, backlog_of, below_seconds, gather, measure_of
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
+from headwater.schedule.keeping import Seen
+from headwater.schedule.service_level import ServiceLevel, seconds_of
 from headwater.serve.releases import Released, release
 from headwater.serve.snapshots import DEFAULT_TTL, Freshness, Snapshot, open_snapshot
 from headwater.sources.delta import DeltaSource
@@ -50,7 +54,7 @@ from headwater.sql.statements import (
     parse_statement,
 )
 from headwater.sql.storage import over_relations, table_at, view_at
-from headwater.values import LakeStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
+from headwater.values import LakeStatus, PromiseStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,10 +174,27 @@ class Lake:
         require_usable(self._context.catalog.view(view))
         return propagate(self._context, view, self._moment(to))
 
-    def refresh(self, view: str, to: Moment | None = None) -> RefreshReport:
-        """Bring the view to a moment: None is the newest state of its tables."""
+    def refresh(self, view: str, to: Moment | None = None, *, within: float | str | None = None) -> RefreshReport:
+        """Bring the view to a moment: None is the newest state of its tables.
+
+        ``within`` (seconds, or '10s') asks how long that will take, before and after: the report then has ``predicted``
+        beside ``seconds``, and ``met``. It refreshes in any case.
+        """
         self._context.catalog.view(view)
-        return refresh(self._context, view, None if to is None else self._moment(to))
+        moment = None if to is None else self._moment(to)
+        if within is None:
+            return refresh(self._context, view, moment)
+        return refresh_within(self._context, view, moment, seconds_of(str(within)))
+
+    def calibrate(self, view: str, *, steps: int = STEPS) -> Calibration:
+        """Measure what the view's refreshes take, by propagating its backlog in batches of several sizes."""
+        return calibrate(self._context, view, steps=steps)
+
+    def costs(self, view: str) -> ViewMeasure:
+        """The view's cost functions as they are known now, and the samples behind them."""
+        record = self._context.catalog.view(view)
+        gather(self._context.catalog, record)
+        return measure_of(self._context.catalog, record)
 
     def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
         """How far one propagation step advances a leaf (by its alias): by changed rows, by csns, or unlimited."""
@@ -300,6 +321,36 @@ class Lake:
             last_mode=view.last_mode,
             last_reason=view.last_reason,
             problem=problem,
+            promise=self._promise_status(view),
+        )
+
+    def _promise_status(self, view: ViewRecord) -> PromiseStatus | None:
+        level = ServiceLevel.of(view.options)
+        if not level.is_kept:
+            return None
+        catalog = self._context.catalog
+        measure, backlog = measure_of(catalog, view), backlog_of(catalog, view)
+        seen = Seen(
+            view.name,
+            level,
+            measure.parts.labels,
+            backlog.pending,
+            backlog.unapplied,
+            0.0,
+            measure.costs,
+            below=below_seconds(catalog, view),
+            outlook=measure.outlook(level),
+        )
+        floor = measure.costs.floor()
+        return PromiseStatus(
+            level.response_time,
+            level.max_staleness,
+            level.policy,
+            level.priority,
+            seen.state,
+            predicted=seen.predicted,
+            floor=None if floor is None else floor.seconds,
+            outlook=None if seen.outlook is None else str(seen.outlook),
         )
 
     def explain(self, view: str) -> Explanation:

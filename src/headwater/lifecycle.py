@@ -22,6 +22,7 @@ from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
 from headwater.apply.driver import create_delta_table, create_view_table, full_text, view_delta_places
+from headwater.calibration import timed_capture
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import Columns, LeafRecord, Method, RefreshRecord, StepRecord, ViewRecord
@@ -50,8 +51,11 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
+from headwater.measured import gather, require_feasible
 from headwater.propagate.driver import require_captured
 from headwater.refresh import Policy, bring_below
+from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
+from headwater.schedule.service_level import POLICIES, ServiceLevel
 from headwater.sql.constructs import RECOMPUTABLE, refuse
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.expressions import Expressions
@@ -62,6 +66,7 @@ from headwater.sql.storage import counted_sql, over_relations, table_at
 
 METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
 _REFUSED_BY_SPARK_TOO = frozenset({"UNION_BY_NAME", "TIME_TRAVEL", "PARAMETER", "NONDETERMINISTIC"})
+_CAPTURES = 2
 _WIDTH = re.compile(r"(\d+)\s*(rows?|csns?)", re.IGNORECASE)
 
 
@@ -96,7 +101,9 @@ def create(context: Context, statement: CreateView) -> ViewRecord | None:
         context.progress(f"{statement.name}: checking")
         if there is not None:
             return _replace(context, lease, there, statement)
-        return _make(context, [lease], statement, check(context, statement))
+        draft = check(context, statement)
+        require_promise(context, statement.options, None, statement.name)
+        return _make(context, [lease], statement, draft)
 
 
 def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateView) -> ViewRecord:
@@ -109,6 +116,7 @@ def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateV
     ):
         draft = check(context, statement)
         known = Definition.load(old)
+        require_promise(context, statement.options, old if known.means(draft.definition) else None, old.name)
         stored = (old.columns, old.cluster_by, old.method)
         if known.means(draft.definition) and stored == (draft.columns, statement.cluster_by, draft.method):
             context.catalog.alter_view(
@@ -151,8 +159,22 @@ def alter(context: Context, name: str, changed: Mapping[str, str]) -> ViewRecord
                 remedy="Leave its policy at auto, or write its text with what docs/sql.md lists.",
                 code=definition.recomputed,
             )
+        require_promise(context, options, view, name)
         context.catalog.alter_view([lease, other], view.view_id, options=options, leaves=leaves)
     return context.catalog.view(name)
+
+
+def require_promise(context: Context, options: Mapping[str, str], view: ViewRecord | None, name: str) -> None:
+    """Refuse a response time that can't be kept; None is a view that was never measured."""
+    level = ServiceLevel.of(options)
+    if level.response_time is None:
+        return
+    for _ in range(_CAPTURES):  # the first of a process says little
+        if context.catalog.cheapest_seconds("capture") is None:
+            timed_capture(context)
+    if view is not None:
+        gather(context.catalog, view)
+    require_feasible(context.catalog, level, view, name)
 
 
 def check(context: Context, statement: CreateView) -> Draft:
@@ -326,14 +348,18 @@ def _settings(
     """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
     aliases = {scan.alias.lower() for scan in definition.leaves}
     for key in options:
-        known = key in ("method", "width", "refresh") or (key.startswith("width.") and key[6:] in aliases)
+        known = key in ("method", "width", "refresh", *SERVICE_OPTIONS) or (
+            key.startswith("width.") and key[6:] in aliases
+        )
         if not known:
             raise InvalidInput(
                 f"Unknown option {key!r}.",
                 remedy=f"Options are refresh ({', '.join(each.value for each in Policy)}), method "
-                f"({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'); "
+                f"({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'), response_time and "
+                f"max_staleness ('10s'), policy ({', '.join(POLICIES)}), priority; "
                 f"leaves are {', '.join(sorted(aliases))}.",
             )
+    ServiceLevel.of(options)
     live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
     wanted_method = options.get("method", "rolling" if live else "frontier").lower()
     if wanted_method not in METHODS:

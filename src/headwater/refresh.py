@@ -54,12 +54,15 @@ class Policy(Enum):
         return self in (Policy.DEFAULT, Policy.AUTO, Policy.FULL)
 
 
-def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
-    """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back."""
+def refresh(context: Context, name: str, to: Csn | None, *, captured: Csn | None = None) -> RefreshReport:
+    """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back.
+
+    ``captured`` is what a capture just found to be the newest csn, for who has made one.
+    """
     started = time.monotonic()
     before = context.catalog.view(name)
     definition = Definition.load(before)
-    target = capture(context).csn if to is None else to
+    target = (capture(context).csn if captured is None else captured) if to is None else to
     if to is None:
         require_captured(context, definition)
     bring_below(context, definition, target)

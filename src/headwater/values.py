@@ -12,6 +12,7 @@ class RefreshReport:
     """What a refresh did. ``mode`` is incremental, full or none; ``reason`` a stable code.
 
     ``alternatives`` tells how many seconds each way was expected to take, where the policy is to choose by that.
+    ``predicted`` and ``within`` are of a refresh that was asked for within a time, in seconds.
     """
 
     view: str
@@ -22,9 +23,16 @@ class RefreshReport:
     rows: int
     seconds: float
     alternatives: dict[str, float] | None = None
+    predicted: float | None = None
+    within: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it took no longer than asked for; None if nothing was."""
+        return None if self.within is None else self.seconds <= self.within
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "met": self.met}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,29 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PromiseStatus:
+    """What is promised of a view, and whether a refresh now would keep it; seconds, None where nothing is known.
+
+    ``state`` is kept, at risk, broken, or unknown before anything was measured; ``outlook`` says
+    why and what is to come.
+    """
+
+    response_time: float | None
+    max_staleness: float | None
+    policy: str
+    priority: int
+    state: str
+    predicted: float | None = None
+    floor: float | None = None
+    outlook: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none."""
+    """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none.
+
+    ``promise`` is None for a view of which nothing is promised.
+    """
 
     name: str
     csn: int
@@ -69,6 +98,7 @@ class ViewStatus:
     last_mode: str | None
     last_reason: str | None
     problem: dict[str, Any] | None
+    promise: PromiseStatus | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "timestamp": self.timestamp.isoformat() if self.timestamp else None}

@@ -14,7 +14,7 @@ from tests.catalog.worlds import ENTRIES, LEAVES, ORDERS, REFRESH, RELEASED, TIM
 from headwater.algebra.constraints import ForeignKey, Unique
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
-from headwater.catalog import Catalog, CollectionIntent, Holdings, Horizon, Lease, RetentionSettings, schema
+from headwater.catalog import Catalog, CollectionIntent, CostRecord, Holdings, Horizon, Lease, RetentionSettings, schema
 from headwater.errors import LeaseLost
 
 
@@ -30,6 +30,7 @@ class Steps:
 
 Write = Callable[[Catalog, Lease, Steps], Any]
 NATION = replace(ORDERS, name="nation")
+SAMPLE = CostRecord(VIEW.view_id, "propagate", 0, 10, 1.5, False, 9, 1)
 FRESH = replace(VIEW, name="fresh", view_id="fresh")
 
 
@@ -82,6 +83,7 @@ WRITES: dict[str, Write] = {
     "finish_collection": lambda c, lease, s: c.finish_collection(lease, s.collection or 0, {"files": 7}),
 }
 UNFENCED: dict[str, Write] = {
+    "add_cost_samples": lambda c, lease, s: c.add_cost_samples([SAMPLE]),
     "set_rows": lambda c, lease, s: c.set_rows("orders", 4, 17),
     "tag_release": lambda c, lease, s: c.tag_release("june", Csn(3)),
     "untag_release": lambda c, lease, s: c.untag_release("may"),

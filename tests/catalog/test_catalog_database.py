@@ -325,6 +325,7 @@ def test_a_catalog_of_the_first_version_is_upgraded_to_the_schema_of_a_new_one(c
     new = shape(base)
     with base.schema_change() as connection:
         for table in (
+            "cost_samples",
             "constraints",
             "collections",
             "retention",
@@ -352,7 +353,8 @@ def test_a_catalog_of_the_third_version_is_upgraded(catalog: Catalog) -> None:
         with base.read() as connection:
             new = _shape(connection, "hw_constraints")
         with base.write() as connection:
-            connection.execute(sa.text("DROP TABLE hw_constraints"))
+            for table in ("hw_cost_samples", "hw_constraints"):
+                connection.execute(sa.text(f"DROP TABLE {table}"))
             connection.execute(sa.update(schema.lake).values(schema_version=3))
         assert upgrade(base) == schema.SCHEMA_VERSION
         with base.read() as connection:

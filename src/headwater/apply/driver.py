@@ -113,6 +113,7 @@ def _install(
     started: float,
     alternatives: JsonObject | None = None,
 ) -> Applied:
+    began = time.monotonic()
     start, to = Csn(step.intent["from"]), Csn(step.intent["to"])
     if view.csn != start:
         raise InternalError(f"Step {step.step_id} begins at csn {start}, view {view.name} stands at {view.csn}.")
@@ -138,7 +139,7 @@ def _install(
         step.step_id,
         csn=to,
         version=version,
-        outcome={"rows": rows},
+        outcome={"rows": rows, **context.timed("apply", began)},
         refresh=_story(context, view, to, mode, reason, rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
@@ -239,6 +240,7 @@ def _recompute(
     started: float,
     alternatives: JsonObject | None = None,
 ) -> Applied:
+    began = time.monotonic()
     csn = Csn(step.intent["recompute"])
     definition = Definition.load(view)
     context.progress(f"{view.name}: recomputing at csn {csn}")
@@ -262,7 +264,7 @@ def _recompute(
         csn=csn,
         version=version,
         delta_location=delta_location,
-        outcome={"rows": rows},
+        outcome={"rows": rows, **context.timed("recompute", began)},
         refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)

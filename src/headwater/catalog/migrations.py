@@ -106,10 +106,31 @@ def _constraints_are_declared(op: Operations) -> None:
     )
 
 
+def _steps_are_measured(op: Operations) -> None:
+    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    op.create_table(
+        "hw_cost_samples",
+        sa.Column("sample_id", identity, primary_key=True, autoincrement=True),
+        sa.Column("view_id", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("part", sa.Integer, nullable=False),
+        sa.Column("rows", sa.BigInteger, nullable=False),
+        sa.Column("seconds", sa.Double, nullable=False),
+        sa.Column("cold", sa.Boolean, nullable=False),
+        sa.Column("measured_at", sa.BigInteger, nullable=False),
+        sa.Column("step_id", sa.BigInteger, nullable=True),
+        sa.UniqueConstraint("step_id", name="hw_cost_samples_once"),
+        sa.CheckConstraint("kind IN ('capture', 'propagate', 'apply', 'recompute')", name="hw_cost_samples_kind"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("hw_cost_samples_by_part", "hw_cost_samples", ["view_id", "kind", "part", "sample_id"])
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _refreshes_tell_their_alternatives,
     _releases_and_their_readers,
     _constraints_are_declared,
+    _steps_are_measured,
 )
 
 

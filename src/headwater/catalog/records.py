@@ -15,6 +15,7 @@ Micros: TypeAlias = int  # microseconds since 1970, UTC
 TableMode: TypeAlias = Literal["versioned", "live"]
 Method: TypeAlias = Literal["frontier", "propagate", "rolling"]
 Driver: TypeAlias = Literal["propagate", "apply", "create", "drop"]
+CostKind: TypeAlias = Literal["capture", "propagate", "apply", "recompute"]
 StepState: TypeAlias = Literal["intended", "done"]
 Layout: TypeAlias = Literal["current", "timeline"]
 Columns: TypeAlias = tuple[tuple[str, str], ...]
@@ -165,6 +166,23 @@ class StepRecord:
     outcome: JsonObject | None
     started_at: Micros
     finished_at: Micros | None
+
+
+@dataclass(frozen=True, slots=True)
+class CostRecord:
+    """What ``rows`` changed rows took. ``part`` numbers a cost function of the view; ``cold`` is a process's first.
+
+    A capture is the lake's, not a view's: its ``view_id`` is empty.
+    """
+
+    view_id: str
+    kind: CostKind
+    part: int
+    rows: int
+    seconds: float
+    cold: bool
+    measured_at: Micros
+    step_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

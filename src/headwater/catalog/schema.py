@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = sa.MetaData()
 
@@ -181,6 +181,26 @@ constraints = sa.Table(
     _column("created_at", sa.BigInteger),
     sa.CheckConstraint("kind IN ('primary key', 'unique', 'foreign key')", name="hw_constraints_kind"),
     sa.CheckConstraint("(held_from IS NULL) = (held_to IS NULL)", name="hw_constraints_held"),
+)
+
+cost_samples = sa.Table(
+    "hw_cost_samples",
+    metadata,
+    sa.Column("sample_id", _Identity, primary_key=True, autoincrement=True),
+    # No foreign key: capture is of the whole lake, and what a dropped view took is still a measurement of the lake.
+    _column("view_id", sa.Text),
+    _column("kind", sa.Text),
+    _column("part", sa.Integer),
+    _column("rows", sa.BigInteger),
+    _column("seconds", sa.Double),
+    _column("cold", sa.Boolean),
+    _column("measured_at", sa.BigInteger),
+    # The step that was measured, once; none for a capture.
+    _column("step_id", sa.BigInteger, null=True),
+    sa.UniqueConstraint("step_id", name="hw_cost_samples_once"),
+    sa.CheckConstraint("kind IN ('capture', 'propagate', 'apply', 'recompute')", name="hw_cost_samples_kind"),
+    sa.Index("hw_cost_samples_by_part", "view_id", "kind", "part", "sample_id"),
+    sqlite_autoincrement=True,
 )
 
 driver_leases = sa.Table(

@@ -11,6 +11,7 @@ from headwater.catalog import schema
 from headwater.catalog.base_tables import BaseTables
 from headwater.catalog.collections import Collections
 from headwater.catalog.constraints import Constraints
+from headwater.catalog.costs import Costs
 from headwater.catalog.database import Clock, Database
 from headwater.catalog.leases import Leases
 from headwater.catalog.migrations import prepare
@@ -39,6 +40,7 @@ class Catalog(
     Readers,
     Retention,
     Collections,
+    Costs,
 ):
     """The control state of one lake. Every method is one transaction; safe to use from several threads."""
 

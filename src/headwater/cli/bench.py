@@ -27,13 +27,14 @@ def bench(
     fractions: Annotated[
         str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
     changes: Annotated[
         str | None,
         typer.Option(
             metavar="KIND", help="For tpch: 'values' change (default), or 'attributes' that queries sort by too."
         ),
     ] = None,
+    repeats: Annotated[int | None, typer.Option(help="For tpch and he: rounds of each size.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="For service: how long the stream runs.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -52,6 +53,7 @@ def bench(
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
             "changes": changes,
+            "minutes": minutes,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

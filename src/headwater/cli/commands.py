@@ -27,7 +27,7 @@ from headwater.cli.statements import split
 from headwater.errors import SqlSyntaxError
 
 if TYPE_CHECKING:
-    from headwater.values import LakeStatus, TableStatus, UnitOfWork, ViewStatus
+    from headwater.values import LakeStatus, PromiseStatus, TableStatus, UnitOfWork, ViewStatus
 
 _UNITS_SHOWN = 20
 
@@ -204,12 +204,17 @@ def propagate(
 
 
 def refresh(
-    session: Session, view: Annotated[str, typer.Argument(help="A materialized view.")], to: ToMoment = None
+    session: Session,
+    view: Annotated[str, typer.Argument(help="A materialized view.")],
+    to: ToMoment = None,
+    within: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Such as 10s: also tell what was predicted, and if it was kept.")
+    ] = None,
 ) -> None:
     """Bring the view to a moment: capture, propagate and apply what is needed."""
     with session.open() as (lake, line):
         line(f"{view}: refreshing")
-        report = lake.refresh(view, moment(to))
+        report = lake.refresh(view, moment(to), within=within)
     if session.json:
         print_json(report.as_dict())
         return
@@ -217,6 +222,11 @@ def refresh(
     changed = f"{report.rows} row{'' if report.rows == 1 else 's'} changed"
     text = f"{report.view}: {moved}, {report.mode} ({report.reason}), {changed}, {duration(report.seconds)}"
     console().print(Text(text), soft_wrap=True)
+    if report.within is not None:
+        predicted = "nothing was measured before" if report.predicted is None else f"{duration(report.predicted)}"
+        kept = "kept" if report.met else "NOT kept"
+        told = f"predicted {predicted}, took {duration(report.seconds)}, within {duration(report.within)}: {kept}"
+        console().print(Text(told), soft_wrap=True)
 
 
 def read(
@@ -261,6 +271,14 @@ def status(session: Session) -> None:
         right=(1, 2, 3, 4),
         title="Materialized views",
     )
+    promised = [view for view in found.views if view.promise is not None]
+    if promised:
+        print_table(
+            ["view", "response time", "floor", "a refresh now", "max staleness", "policy", "priority", "promise"],
+            [_promise_row(view.name, view.promise) for view in promised if view.promise is not None],
+            right=(1, 2, 3, 4, 6),
+            title="Promises",
+        )
 
 
 def _view_row(view: ViewStatus) -> list[str | Text]:
@@ -274,6 +292,23 @@ def _view_row(view: ViewStatus) -> list[str | Text]:
         view.method,
         last,
         _problem(view.problem),
+    ]
+
+
+def _promise_row(name: str, promise: PromiseStatus) -> list[str | Text]:
+    def seconds(value: float | None) -> str:
+        return "" if value is None else duration(value)
+
+    shown_state = promise.state if promise.outlook is None else f"{promise.state}; {promise.outlook}"
+    return [
+        name,
+        seconds(promise.response_time),
+        seconds(promise.floor),
+        seconds(promise.predicted),
+        seconds(promise.max_staleness),
+        promise.policy,
+        str(promise.priority),
+        Text(shown_state, style="red" if promise.state in ("at risk", "broken") else ""),
     ]
 
 

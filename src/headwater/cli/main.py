@@ -11,6 +11,7 @@ from headwater.cli.bench import bench
 from headwater.cli.commands import COMMANDS
 from headwater.cli.demo import demo
 from headwater.cli.output import console, print_json
+from headwater.cli.service import SERVICE_COMMANDS
 from headwater.cli.session import CatalogOption, Given, JsonOption, LakeOption, Session, with_json, with_session
 
 app = typer.Typer(
@@ -48,7 +49,7 @@ def version(session: Session) -> None:
         console().print(Text(", ".join(f"{name} {number}" for name, number in found.items())))
 
 
-for each in COMMANDS:
+for each in (*COMMANDS, *SERVICE_COMMANDS):
     app.command()(with_session(each))
 app.command()(with_json(demo))
 app.command()(bench)

@@ -8,8 +8,9 @@ seen the tag.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
@@ -83,6 +84,38 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
         _run(context, lease, view, definition, step)
 
 
+def propagate_leaves(context: Context, name: str, targets: Sequence[Csn]) -> Csn:
+    """One step that takes each leaf to a csn of its own, for whoever chooses them; the high-water mark after it.
+
+    Views below are propagated as far as a leaf on them needs. A view with nodes has one target for all its leaves.
+    """
+    view = context.catalog.view(name)
+    require_usable(view)
+    definition = Definition.load(view)
+    if view.method != "frontier" or definition.recomputed is not None:
+        raise InvalidInput(f"The leaves of view {name!r} do not advance by steps of one's own choice.")
+    with context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+        for step in context.catalog.open_steps(view.view_id, "propagate"):
+            _run(context, lease, view, definition, step)
+        leaves = context.catalog.leaves(view.view_id)
+        frontier = frontier_of(leaves)
+        after = [max(leaf.time, target) for leaf, target in zip(leaves, targets, strict=True)]
+        if definition.nodes and len(set(after)) > 1:
+            raise InternalError(f"View {name} has nodes, so its leaves can't go to {Frontier(tuple(after))}.")
+        for leaf, target in zip(leaves, after, strict=True):
+            if leaf.table in definition.views:
+                require_usable(context.catalog.view(leaf.table))
+                propagate(context, leaf.table, target)
+        if after == list(frontier.times):
+            return frontier.high_water_mark
+        require_captured(context, definition)
+        intent = {"before": list(frontier.times), "after": after}
+        step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
+        context.reached(DurablePoint.PROPAGATE_INTENDED)
+        _run(context, lease, view, definition, step)
+        return min(after)
+
+
 def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: CatalogMoments) -> tuple[Csn, ...]:
     """A node's change is from one moment to another: all leaves go as far as the narrowest width allows."""
     ends = [
@@ -142,8 +175,9 @@ def step_of(context: Context, definition: Definition, step: StepRecord) -> Propa
 
 
 def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definition, step: StepRecord) -> None:
-    before = Frontier(tuple(Csn(time) for time in step.intent["before"]))
-    after = Frontier(tuple(Csn(time) for time in step.intent["after"]))
+    began = time.monotonic()
+    before = Frontier(tuple(Csn(reached) for reached in step.intent["before"]))
+    after = Frontier(tuple(Csn(reached) for reached in step.intent["after"]))
     stands = frontier_of(context.catalog.leaves(view.view_id))
     if stands != before:
         raise InternalError(f"Step {step.step_id} begins at {before}, the view stands at {stands}.")
@@ -155,8 +189,9 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         queries = step_of(context, definition, step).queries
         written = append_answers(context, view, definition, queries, tag) if queries else None
     context.reached(DurablePoint.PROPAGATE_APPENDED)
-    times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(after.times)]
-    context.catalog.finish_propagate(lease, step.step_id, times, outcome={"rows": written.rows if written else 0})
+    times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
+    outcome = {"rows": written.rows if written else 0, **context.timed("propagate", began)}
+    context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
 

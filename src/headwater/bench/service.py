@@ -1,0 +1,224 @@
+"""``headwater run`` on a live stream.
+
+A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session; the service keeps the
+join view of [He05 §5] within a response time; a reader asks for the newest state at random moments and waits. Then:
+
+- how many of these refreshes were answered within the response time, from the question to the answer;
+- whether the view was right at each of them: read at its csn, against Spark's own answer over the tables' versions;
+- what NAIVE would have spent on the same recorded stream with the same refreshes: a second view of the same text, which
+  nobody kept meanwhile, is taken through the recorded commits by real steps.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from headwater.algebra.time import Csn
+from headwater.bench.he.simulated import limit
+from headwater.bench.he.stream import OFFERS, PARTSUPP, SUPPLIER, Stream, load
+from headwater.bench.report import Target, at_most, write
+from headwater.engine.session import describe_machine, local_session
+from headwater.lake import Lake, connect
+from headwater.measured import backlog_of, gather
+from headwater.propagate.driver import propagate
+from headwater.schedule.keeping import HEADROOM
+from headwater.schedule.problem import Promise
+from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
+from headwater.service.loop import Demand, Loop, LoopSettings
+from headwater.service.run import RunSettings
+from headwater.service.run import run as keep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MINUTES = 10.0
+POLICY = "foresight"
+HIT_RATE = 0.99
+OF_NAIVE = 0.7
+_FULL_AFTER = 12  # commits of each table that make the backlog full
+_PAUSE, _ASK = 4.0, 20.0  # seconds between commits and between questions, on average
+_CHECKED = 40  # refreshes that are compared with recomputation, evenly chosen
+
+
+def run(
+    *, sf: float | None, json_path: Path | None, progress: Callable[[str], None], minutes: float | None = None
+) -> dict[str, Any]:
+    scale_factor, seconds = sf or 0.1, 60 * (minutes or MINUTES)
+    rows = max(4, 4 * round(25 * min(1.0, scale_factor)))
+    folder = Path(tempfile.mkdtemp(prefix="headwater-service-"))
+    spark = local_session("headwater-bench", master="local[2]", memory="3g")
+    try:
+        progress(f"generating TPC-H data at scale factor {scale_factor:g}")
+        places = load(spark, folder, scale_factor)
+        with connect(folder / "lake", spark=spark) as lake:
+            for name, place in places.items():
+                lake.track(name, place)
+            for view in ("kept", "replayed"):
+                lake.sql(f"CREATE MATERIALIZED VIEW {view} AS {OFFERS}")
+            stream = Stream(spark, places, rows)
+            promised = _promise(lake, stream, rows, progress)
+            live = _Live(lake, stream, Random(1), progress)  # noqa: S311 moments, not secrets
+            live.run(seconds)
+            progress("checking the view at its refreshes")
+            wrong = _wrong(spark, lake, places, [asked.refreshed.csn for asked in live.answered if asked.refreshed])
+            spent = _spent(lake, "kept", live.began)
+            progress("replaying the stream for NAIVE")
+            naive = _replayed(lake, promised, live)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = {
+        "benchmark": "service",
+        "command": f"headwater bench service --sf {scale_factor:g} --minutes {seconds / 60:g}",
+        "machine": describe_machine(spark),
+        "data": {"scale_factor": scale_factor, "rows_of_a_commit": rows, "seconds": seconds, "commits": live.commits},
+        "view": OFFERS,
+        "response_time": promised,
+        "demands": [asked.as_dict() for asked in live.answered],
+        "propagation_seconds": {POLICY: round(spent, 3), "naive": round(naive, 3)},
+        "wrong": wrong,
+        "decisions": live.decisions(),
+    }
+    return write(json_path, report, _targets(live.answered, spent, naive, wrong))
+
+
+def _promise(lake: Lake, stream: Stream, rows: int, progress: Callable[[str], None]) -> float:
+    """Measure, then promise what makes a backlog of some commits full."""
+    for number in range(2):
+        progress(f"calibrating, round {number + 1} of 2")
+        for _ in range(7):
+            stream.partsupp()
+            stream.supplier()
+        lake.calibrate("kept", steps=3)
+    costs = lake.costs("kept").costs
+    functions = costs.upper()
+    if functions is None:
+        raise AssertionError("a calibrated view has cost functions")
+    backlog = limit([functions[leaf] for leaf in (PARTSUPP, SUPPLIER)], rows, _FULL_AFTER)
+    promised = round((costs.overhead(rows, CONFIDENCE) + backlog) / (1 - HEADROOM), 1)
+    lake.sql(f"ALTER MATERIALIZED VIEW kept SET OPTIONS (response_time = '{promised}s', policy = '{POLICY}')")
+    lake.refresh("replayed")
+    lake.refresh("kept")
+    return promised
+
+
+@dataclass
+class _Live:
+    """The service, the writer and the reader, for some time."""
+
+    lake: Lake
+    stream: Stream
+    random: Random
+    progress: Callable[[str], None]
+    answered: list[Demand] = field(default_factory=list)
+    log: io.StringIO = field(default_factory=io.StringIO)
+    commits: int = 0
+    began: float = 0.0
+
+    def run(self, seconds: float) -> None:
+        stop = threading.Event()
+        self.began = time.time()
+        until = time.monotonic() + seconds
+
+        def started(loop: Loop, _port: int | None) -> None:
+            for target in (self._write, lambda stop: self._ask(loop, stop)):
+                threads.append(threading.Thread(target=target, args=(stop,), daemon=True))
+                threads[-1].start()
+            threading.Timer(seconds, stop.set).start()
+
+        threads: list[threading.Thread] = []
+        settings = RunSettings(views=["kept"], loop=LoopSettings(tick=1.0), port=None)
+        keep(self.lake, self.log, settings, stop=stop, started=started)
+        for thread in threads:
+            thread.join(max(60.0, until - time.monotonic()))
+        # A question that the end cut short was not answered by the service.
+        self.answered = [asked for asked in self.answered if asked.error is None]
+
+    def _write(self, stop: threading.Event) -> None:
+        while not stop.wait(self.random.expovariate(1 / _PAUSE)):
+            self.random.choice(self.stream.both)()
+            self.commits += 1
+
+    def _ask(self, loop: Loop, stop: threading.Event) -> None:
+        moments = Random(2)  # noqa: S311 moments, not secrets
+        while not stop.wait(moments.expovariate(1 / _ASK)):
+            asked = loop.demand("kept")
+            while not asked.finished.wait(1.0) and not stop.is_set():
+                pass
+            if asked.finished.wait(60.0):
+                self.answered.append(asked)
+                self.progress(f"{len(self.answered)} refreshes, the last in {asked.seconds or 0.0:.1f} s")
+
+    def decisions(self) -> list[dict[str, Any]]:
+        events = [json.loads(line) for line in self.log.getvalue().splitlines()]
+        return [event for event in events if event["event"] in ("decision", "done", "pressure", "promise")]
+
+
+def _spent(lake: Lake, view: str, since: float) -> float:
+    """Seconds of the view's propagation steps."""
+    catalog = lake._context.catalog  # noqa: SLF001 (what steps took is not public)
+    record = catalog.view(view)
+    gather(catalog, record)
+    samples = catalog.cost_samples(record.view_id, "propagate")
+    return sum(sample.seconds for sample in samples if sample.measured_at >= since * 1e6)
+
+
+def _replayed(lake: Lake, response_time: float, live: _Live) -> float:
+    """NAIVE over the recorded commits and refreshes, by real steps of the view that nobody kept."""
+    context = lake._context  # noqa: SLF001 (the drivers one by one)
+    costs = lake.costs("kept").costs
+    refreshed = {asked.refreshed.csn for asked in live.answered if asked.refreshed is not None}
+    began = time.time()
+    start = context.catalog.view("replayed").csn
+    for csn in sorted({unit.csn for unit in lake.units_of_work() if unit.csn > start}):
+        record = context.catalog.view("replayed")
+        backlog = backlog_of(context.catalog, record, Csn(csn))
+        if csn in refreshed or _is_full(costs, backlog.pending, backlog.unapplied, response_time):
+            propagate(context, "replayed", Csn(csn))
+    return _spent(lake, "replayed", began)
+
+
+def _is_full(costs: ViewCosts, pending: tuple[int, ...], unapplied: int, response_time: float) -> bool:
+    functions = costs.upper()
+    if functions is None:
+        return True
+    left = max(0.0, response_time * (1 - HEADROOM) - costs.overhead(unapplied, CONFIDENCE))
+    return Promise(functions, left).is_full(pending)
+
+
+def _wrong(spark: SparkSession, lake: Lake, places: dict[str, Path], csns: Sequence[int]) -> list[int]:
+    """The csns, of some evenly chosen, at which the view is not what its text says of the tables' versions."""
+    distinct = sorted(set(csns))
+    stride = max(1, len(distinct) // _CHECKED)
+    units = lake.units_of_work()
+    first = {table.name: table.version for table in lake.status().tables}
+    for unit in reversed(units):
+        first[unit.table] = unit.version - 1
+    found = []
+    for csn in distinct[::stride]:
+        for name, place in places.items():
+            versions = [unit.version for unit in units if unit.table == name and unit.csn <= csn]
+            reader = spark.read.format("delta").option("versionAsOf", max(versions, default=first[name]))
+            reader.load(str(place)).createOrReplaceTempView(name)
+        own, other = lake.read("kept", at=csn), spark.sql(OFFERS)
+        if own.exceptAll(other).count() or other.exceptAll(own).count():
+            found.append(csn)
+    return found
+
+
+def _targets(answered: Sequence[Demand], spent: float, naive: float, wrong: Sequence[int]) -> list[Target]:
+    met = sum(asked.met is True for asked in answered) / max(1, len(answered))
+    return [
+        Target("refreshes within the response time", f"at least {HIT_RATE}", round(met, 4), met >= HIT_RATE),
+        at_most("propagation time over NAIVE's", OF_NAIVE, spent / naive if naive else float("inf")),
+        Target("wrong refreshes", "0", float(len(wrong)), not wrong),
+    ]

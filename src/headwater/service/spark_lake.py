@@ -1,0 +1,112 @@
+"""The lake as the loop drives it: catalog and Spark behind ``LakeActions``.
+
+Every call is made of the drivers that ``headwater.Lake`` is made of, under the same leases, so a refresh by somebody
+else at the same time does no harm. A look reads the catalog alone; only commits that do not tell how many rows they
+changed are counted by Spark, once. Cost functions are fitted again when there are new samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from headwater.algebra.time import Csn
+from headwater.calibration import counted_backlog, part_targets, propagate_timed, timed_capture
+from headwater.catalog.records import ViewRecord
+from headwater.context import Context
+from headwater.errors import SourceProblem
+from headwater.measured import LAKE, Parts, ViewMeasure, backlog_of, below_seconds, gather, measure_of
+from headwater.propagate.driver import propagate_leaves, require_usable
+from headwater.refresh import refresh
+from headwater.schedule.keeping import Seen
+from headwater.schedule.service_level import ServiceLevel
+from headwater.service.loop import Refreshed
+
+
+@dataclass(slots=True)
+class _Known:
+    """A view's measure, and the newest samples that it was made from."""
+
+    newest: tuple[object, ...]
+    measure: ViewMeasure
+
+
+class SparkLake:
+    """``only`` names the views to keep; None is all that promise something."""
+
+    def __init__(self, context: Context, release: Callable[[], int], only: Collection[str] | None = None) -> None:
+        self._context = context
+        self._release = release
+        self._only = None if only is None else {name.lower() for name in only}
+        self._known: dict[str, _Known] = {}
+
+    def capture(self) -> None:
+        timed_capture(self._context)
+
+    def look(self) -> Sequence[Seen]:
+        found = []
+        for view in self._context.catalog.views():
+            level = ServiceLevel.of(view.options)
+            if view.name.lower() in self._only if self._only is not None else level.is_kept:
+                found.append(self._seen(view, level))
+        return found
+
+    def process(self, view: str, counts: tuple[int, ...], csn: int) -> None:
+        """One step for the parts that are named; the others stay where they are.
+
+        Several parts go in one step: its statements and its commit are then paid once, the promise counts them twice.
+        """
+        context = self._context
+        record = context.catalog.view(view)
+        require_usable(record)
+        if record.method != "frontier":
+            propagate_timed(context, record, backlog_of(context.catalog, record, Csn(csn)))
+            return
+        chosen = [part_targets(context, record, part, rows, Csn(csn)) for part, rows in enumerate(counts) if rows]
+        propagate_leaves(context, view, [max(times) for times in zip(*chosen, strict=True)])
+        gather(context.catalog, record)
+
+    def refresh(self, view: str) -> Refreshed:
+        report = refresh(self._context, view, None)
+        gather(self._context.catalog, self._context.catalog.view(view))
+        return Refreshed(report.csn, report.mode, report.reason, report.rows)
+
+    def release(self) -> int:
+        return self._release()
+
+    # ------------------------------------------------------------------
+
+    def _seen(self, view: ViewRecord, level: ServiceLevel) -> Seen:
+        catalog = self._context.catalog
+        try:
+            backlog = counted_backlog(self._context, view)
+        except SourceProblem:
+            backlog = backlog_of(catalog, view)  # what is done for it will say what is wrong
+        measure = self._measure(view)
+        waiting = backlog.waiting_since
+        return Seen(
+            name=view.name,
+            level=level,
+            labels=measure.parts.labels,
+            backlog=backlog.pending,
+            unapplied=backlog.unapplied,
+            staleness=0.0 if waiting is None else max(0.0, (self._context.clock() - waiting) / 1e6),
+            costs=measure.costs,
+            csn=view.csn,
+            newest_csn=backlog.csn,
+            below=below_seconds(catalog, view, lambda _, below: self._measure(below)),
+            apart=measure.parts.kind != "recompute",
+            outlook=measure.outlook(level),
+            problem=None if view.problem is None else str(view.problem.get("code", "PROBLEM")),
+        )
+
+    def _measure(self, view: ViewRecord) -> ViewMeasure:
+        catalog = self._context.catalog
+        gather(catalog, view)
+        parts = Parts.of(view, catalog.leaves(view.view_id))
+        kinds = {(LAKE, "capture"), (view.view_id, parts.kind), (view.view_id, "apply")}
+        newest = tuple(catalog.newest_cost_sample(owner, kind) for owner, kind in sorted(kinds))
+        known = self._known.get(view.view_id)
+        if known is None or known.newest != newest:
+            known = self._known[view.view_id] = _Known(newest, measure_of(catalog, view))
+        return known.measure

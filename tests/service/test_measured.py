@@ -1,0 +1,117 @@
+"""Backlogs and samples from the catalog alone: what is pending of each part, and what finished steps tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.algebra.plan import LeafId
+from headwater.algebra.time import Csn
+from headwater.catalog import Catalog, CostRecord, LeafTime, Lease, open_catalog
+from headwater.errors import ResponseTimeTooShort
+from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, below_seconds, gather, measure_of, require_feasible
+from headwater.schedule.service_level import ServiceLevel
+from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, populate, step, view
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    with open_catalog(f"sqlite:///{tmp_path}/catalog.db", clock=lambda: 1_000_000, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lease(catalog: Catalog) -> Iterator[Lease]:
+    with catalog.lease("all") as lease:
+        populate(catalog, lease)
+        yield lease
+
+
+def test_the_parts_of_a_join_are_its_leaves_and_of_a_view_with_nodes_all_together(
+    catalog: Catalog, lease: Lease
+) -> None:
+    assert Parts.of(JOIN, catalog.leaves("joined")).labels == ("r", "s")
+    assert Parts.of(SUMS, catalog.leaves("sums")).labels == ("all leaves",)
+    recomputed = view("x", "SELECT 1", "r", definition={**SUMS.definition, "recomputed": "PIVOT"})
+    assert Parts.of(recomputed, leaves("r", "s")).kind == "recompute"
+    rolling = view("y", JOIN.sql, "r", "s", method="rolling")
+    assert len(Parts.of(rolling, leaves("r", "s"))) == 1
+
+
+def test_the_backlog_of_each_part(catalog: Catalog, lease: Lease) -> None:
+    found = backlog_of(catalog, JOIN)
+    # The commit that does not tell is taken for one like the others of its table.
+    assert (found.csn, found.pending, found.unapplied, found.uncounted) == (4, (60, 6), 66, 1)
+    assert found.waiting_since == 100
+    assert backlog_of(catalog, JOIN, Csn(2)).pending == (10, 5)
+    assert backlog_of(catalog, SUMS).pending == (66,)
+    assert backlog_of(catalog, ABOVE).pending == (66,)
+    step(catalog, lease, "joined", [4, 1], 1.0)
+    assert backlog_of(catalog, JOIN).pending == (0, 6)
+    assert backlog_of(catalog, JOIN).unapplied == 66
+
+
+def test_steps_of_one_part_are_its_samples_and_steps_of_several_are_of_all_together(
+    catalog: Catalog, lease: Lease
+) -> None:
+    step(catalog, lease, "joined", [1, 1], 1.0)
+    step(catalog, lease, "joined", [1, 2], 2.0)
+    step(catalog, lease, "joined", [3, 3], 3.0)
+    step(catalog, lease, "sums", [3, 3], 5.0, cold=True)
+    assert gather(catalog, JOIN) == 3
+    assert gather(catalog, JOIN) == 0
+    gather(catalog, SUMS)
+    samples = {(each.part, each.rows, each.seconds) for each in catalog.cost_samples("joined", "propagate")}
+    assert samples == {(0, 10, 1.0), (1, 5, 2.0), (TOGETHER, 31, 3.0)}
+    (one,) = catalog.cost_samples("sums", "propagate")
+    assert (one.part, one.rows, one.cold) == (0, 46, True)
+
+
+def test_a_step_without_changes_or_without_a_time_is_no_sample(catalog: Catalog, lease: Lease) -> None:
+    begun = catalog.begin_step(lease, "joined", "propagate", {"before": [0, 0], "after": [1, 0]})
+    times = [LeafTime(LeafId(0), Csn(1), Csn(1))]
+    catalog.finish_propagate(lease, begun.step_id, times, outcome={"rows": 3})
+    step(catalog, lease, "joined", [1, 1], 1.0)
+    assert gather(catalog, JOIN) == 0
+
+
+def test_an_apply_is_a_sample_by_the_rows_that_the_view_did_not_show(catalog: Catalog, lease: Lease) -> None:
+    step(catalog, lease, "joined", [3, 3], 3.0)
+    begun = catalog.begin_step(lease, "joined", "apply", {"from": 0, "to": 3})
+    catalog.finish_apply(
+        lease, begun.step_id, csn=Csn(3), version=1, outcome={"rows": 1, "seconds": 2.0, "cold": False}
+    )
+    gather(catalog, catalog.view("joined"))
+    (applied,) = catalog.cost_samples("joined", "apply")
+    assert (applied.rows, applied.seconds) == (46, 2.0)
+
+
+def test_a_bound_below_the_floor_is_refused_with_its_reason(catalog: Catalog, lease: Lease) -> None:
+    require_feasible(catalog, ServiceLevel(response_time=0.001), None, "new")  # nothing was measured
+    step(catalog, lease, "joined", [1, 1], 3.0)
+    gather(catalog, JOIN)
+    catalog.add_cost_samples(
+        [CostRecord("joined", "apply", 0, 1, 2.0, False, 0), CostRecord(LAKE, "capture", 0, 1, 1.0, False, 0)]
+    )
+    floor = measure_of(catalog, JOIN).costs.floor()
+    assert floor is not None
+    assert floor.seconds == pytest.approx(6.0)
+    require_feasible(catalog, ServiceLevel(response_time=7), JOIN, "joined")
+    with pytest.raises(
+        ResponseTimeTooShort, match=r"floor is 6\.0 s .*capture 1\.0 s \+ propagate 3\.0 s \+ apply 2\.0 s"
+    ):
+        require_feasible(catalog, ServiceLevel(response_time=5), JOIN, "joined")
+    with pytest.raises(ResponseTimeTooShort, match="the quickest of this lake"):
+        require_feasible(catalog, ServiceLevel(response_time=5), None, "new")
+    require_feasible(catalog, ServiceLevel(max_staleness=1), JOIN, "joined")
+
+
+def test_views_below_are_part_of_what_a_refresh_takes(catalog: Catalog, lease: Lease) -> None:
+    assert below_seconds(catalog, ABOVE) == 0.0  # nothing is known of it
+    step(catalog, lease, "joined", [1, 1], 3.0)
+    step(catalog, lease, "joined", [1, 2], 2.0)
+    gather(catalog, JOIN)
+    assert below_seconds(catalog, ABOVE) == pytest.approx(3.0 + 2.0)
+    assert below_seconds(catalog, JOIN) == 0.0
