@@ -90,3 +90,61 @@ class LakeStatus:
             "tables": [table.as_dict() for table in self.tables],
             "views": [view.as_dict() for view in self.views],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A csn at which all views can be read together; ``versions`` gives the Delta version of each view's table."""
+
+    csn: int
+    published_at: datetime
+    versions: dict[str, int]
+    tags: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "published_at": self.published_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What is to be kept: the newest ``count`` releases, the past ``age`` seconds, releases with ``tags`` (None: any).
+
+    ``kept_from`` and ``pinned``: which csns the last collection left readable, all from one on and single older ones;
+    ``readers`` are the open snapshots.
+    """
+
+    count: int
+    age: float
+    tags: tuple[str, ...] | None
+    kept_from: int
+    pinned: tuple[int, ...]
+    readers: tuple[ReaderStatus, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "readers": [reader.as_dict() for reader in self.readers]}
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    csn: int
+    holder: str
+    opened_at: datetime
+    expires_at: datetime
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "opened_at": self.opened_at.isoformat(), "expires_at": self.expires_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What a garbage collection did: ``views`` were swept, ``busy`` ones of files only; ``releases`` are no more."""
+
+    kept_from: int
+    pinned: tuple[int, ...]
+    releases: tuple[int, ...]
+    views: tuple[str, ...]
+    busy: tuple[str, ...]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -8,7 +8,7 @@ under its number, then known to the catalog; a repeat is passed over by Delta an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
@@ -21,6 +21,7 @@ from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
 from headwater.sql.dialect import to_text
+from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
 from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, rewritten_sql
@@ -259,9 +260,7 @@ def _recompute(
         refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
-    for place in view_delta_places(context, view):
-        if place != delta_location:
-            remove_directory(place)
+    remove_past_deltas(context, context.catalog.view(view.name), context.catalog.released_deltas(view.view_id))
     return Applied(csn, rows, "full", str(step.intent["reason"]))
 
 
@@ -284,13 +283,20 @@ def view_delta_places(context: Context, view: ViewRecord) -> list[str]:
     return [f"{parent}/{name}" for name in found if name.startswith(f"{view.name}-") and name.endswith(tail)]
 
 
+def remove_past_deltas(context: Context, view: ViewRecord, kept: Collection[str]) -> None:
+    """Remove the view deltas of before a recomputation but those at ``kept``, by which releases can still be read."""
+    for place in view_delta_places(context, view):
+        if place != view.delta_location and place not in kept:
+            remove_directory(place)
+
+
 # ---------------------------------------------------------------------- the tables of a view
 
 
 def create_view_table(
     context: Context, location: str, columns: tuple[tuple[str, str], ...], cluster_by: tuple[str, ...]
 ) -> None:
-    properties = {"delta.enableDeletionVectors": "true", **_name_mapping(columns)}
+    properties = {"delta.enableDeletionVectors": "true", **KEEP_ALL, **_name_mapping(columns)}
     text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
     context.engine.run(text, f"creating {location}")
     # A count that would fall to zero or below is a wrong view: Delta refuses the commit.
@@ -298,7 +304,7 @@ def create_view_table(
 
 
 def create_delta_table(context: Context, location: str, columns: tuple[tuple[str, str], ...]) -> None:
-    properties = _name_mapping(columns)
+    properties = {**KEEP_ALL, **_name_mapping(columns)}
     text = create_table_sql(location, columns, bookkeeping=[CSN, COUNT], cluster_by=(), properties=properties)
     context.engine.run(text, f"creating {location}")
 

@@ -293,8 +293,7 @@ class Snapshot(Generic[Frame]):
     def _anchor(self, view: ViewRecord) -> tuple[Csn, ReleasedView]:
         """The release from which the view is read, with its csn; raises where no way leads from there to ours."""
         at = self._opened.lease.csn
-        now = next((each for each in self._catalog.views() if each.view_id == view.view_id), None)
-        if now is None:
+        if all(each.view_id != view.view_id for each in self._catalog.views()):
             raise UnknownName(
                 f"View {view.name!r} was dropped after the snapshot of csn {at} was opened.",
                 remedy="Open a new snapshot.",
@@ -314,8 +313,7 @@ class Snapshot(Generic[Frame]):
                 view=view.name,
             )
         stored_at, anchor = found
-        by_delta = view.layout == "current" and stored_at != at
-        if at < anchor.kept_from or (by_delta and anchor.delta_location != now.delta_location):
+        if at < anchor.kept_from:
             raise MomentBeforeHistory(
                 f"View {view.name!r} was recomputed, and can't be had at csn {at}, which is between two releases.",
                 remedy=f"Open a snapshot of csn {stored_at}, which is a release, or of a later one.",
