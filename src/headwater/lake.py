@@ -34,6 +34,7 @@ from headwater.explain import Explanation, explain, explain_draft
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
+from headwater.serve.freshness import averaged, measured_of, staleness_report
 from headwater.serve.keeping import change_retention, collect_garbage, release_value, retention_report
 from headwater.serve.reading import pin_view
 from headwater.serve.releases import Released, release
@@ -60,6 +61,7 @@ from headwater.values import (
     RefreshReport,
     Release,
     RetentionReport,
+    StalenessReport,
     TableStatus,
     UnitOfWork,
     ViewStatus,
@@ -213,11 +215,10 @@ class Lake:
         Reads do not change the view's table and do not wait for anybody.
         """
         if name.lower() in {table.name.lower() for table in self._context.catalog.base_tables()}:
-            csn = self._context.catalog.newest_csn() if at is None else self._moment(at)
-            return self._context.engine.query(to_text(self._table_relation(name, csn)))
+            return self._context.engine.query(to_text(self._table_relation(name, self._moment(at))))
         self._context.catalog.view(name)
-        csn = None if at is None else self._moment(at)
-        return self._context.engine.query(to_text(pinned_relation(pin_view(self._context, name, csn))))
+        moment = None if at is None else self._moment(at)
+        return self._context.engine.query(to_text(pinned_relation(pin_view(self._context, name, moment))))
 
     def _table_relation(self, name: str, csn: Csn) -> exp.Query:
         table = self._context.catalog.base_table(name)
@@ -338,7 +339,13 @@ class Lake:
             last_mode=view.last_mode,
             last_reason=view.last_reason,
             problem=problem,
+            layout=view.layout,
+            measured=averaged(measured_of(catalog, view).staleness),
         )
+
+    def staleness(self, view: str) -> StalenessReport:
+        """How long updates took to reach a view, refresh by refresh, and what other chunk sizes would give."""
+        return staleness_report(self._context.catalog, self._context.catalog.view(view))
 
     def explain(self, view: str) -> Explanation:
         return explain(self._context, self._context.catalog.view(view))

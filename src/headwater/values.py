@@ -56,7 +56,10 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none."""
+    """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none.
+
+    ``measured``: how long updates took to reach the view, on average over its last refreshes; None before any did.
+    """
 
     name: str
     csn: int
@@ -69,9 +72,60 @@ class ViewStatus:
     last_mode: str | None
     last_reason: str | None
     problem: dict[str, Any] | None
+    layout: str = "current"
+    measured: MeasuredStaleness | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "timestamp": self.timestamp.isoformat() if self.timestamp else None}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStaleness:
+    """``vs`` = ``s1`` + ``s2``, in seconds, averaged over ``updates``: from the commit to the begin of the refresh that
+    took it in, and from there to its end."""
+
+    updates: int
+    s1: float
+    s2: float
+    vs: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPrediction:
+    chunk_size: int
+    s1: float
+    s2: float
+    vs: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRefresh:
+    """A refresh that brought updates into a view; ``vs`` of these on average."""
+
+    csn: int
+    installed_at: datetime
+    updates: int
+    seconds: float
+    s1: float
+    s2: float
+    vs: float
+
+
+@dataclass(frozen=True, slots=True)
+class StalenessReport:
+    """The updates arrived over ``arrived_over`` seconds; ``predicted`` has falling chunk sizes, ``advised`` is the best."""
+
+    view: str
+    measured: MeasuredStaleness | None
+    arrived_over: float
+    refreshes: tuple[MeasuredRefresh, ...]
+    predicted: tuple[ChunkPrediction, ...]
+    advised: ChunkPrediction | None
+
+    def as_dict(self) -> dict[str, Any]:
+        refreshes = [{**asdict(each), "installed_at": each.installed_at.isoformat()} for each in self.refreshes]
+        return {**asdict(self), "refreshes": refreshes}
 
 
 @dataclass(frozen=True, slots=True)

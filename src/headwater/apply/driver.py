@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
+from headwater.apply import timeline
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import JsonObject, RefreshRecord, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, Layout, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
@@ -25,6 +26,7 @@ from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
 from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, rewritten_sql
+from headwater.sql.timeline import beginning_sql
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -148,6 +150,8 @@ def _install(
 
 def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, tag: CommitTag) -> Written | None:
     """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
+    if view.layout == "timeline":
+        return timeline.install(context, view, interval, sign, tag)
     names = [name for name, _ in view.stored]
     doing = f"applying {interval} to {view.name}"
     if context.engine.rows_in(view.location, view.version) > context.sizes.small_view:
@@ -242,7 +246,7 @@ def _recompute(
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
-    text = counted_sql(full_text(context, definition, names, csn), names)
+    text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
         frame = context.engine.compute(text)
@@ -294,13 +298,25 @@ def remove_past_deltas(context: Context, view: ViewRecord, kept: Collection[str]
 
 
 def create_view_table(
-    context: Context, location: str, columns: tuple[tuple[str, str], ...], cluster_by: tuple[str, ...]
+    context: Context,
+    location: str,
+    columns: tuple[tuple[str, str], ...],
+    cluster_by: tuple[str, ...],
+    layout: Layout = "current",
 ) -> None:
     properties = {"delta.enableDeletionVectors": "true", **KEEP_ALL, **_name_mapping(columns)}
-    text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
-    context.engine.run(text, f"creating {location}")
+    if layout == "timeline":
+        timeline.create_timeline(context, location, columns, cluster_by, properties)
+    else:
+        text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
+        context.engine.run(text, f"creating {location}")
     # A count that would fall to zero or below is a wrong view: Delta refuses the commit.
     context.engine.run(add_constraint_sql(location, "hw_positive", f"{COUNT} > 0"), f"guarding {location}")
+
+
+def stored_text(layout: Layout, text: str, names: Sequence[str], csn: Csn) -> str:
+    """What a table of a layout holds of a view just computed, from a query that gives the view's rows at a csn."""
+    return beginning_sql(text, names, csn) if layout == "timeline" else counted_sql(text, names)
 
 
 def create_delta_table(context: Context, location: str, columns: tuple[tuple[str, str], ...]) -> None:

@@ -11,6 +11,7 @@ from headwater.cli.bench import bench
 from headwater.cli.commands import COMMANDS
 from headwater.cli.demo import demo
 from headwater.cli.output import console, print_json
+from headwater.cli.readers import READER_COMMANDS, SNAPSHOT_COMMANDS
 from headwater.cli.session import CatalogOption, Given, JsonOption, LakeOption, Session, with_json, with_session
 
 app = typer.Typer(
@@ -50,6 +51,12 @@ def version(session: Session) -> None:
 
 for each in COMMANDS:
     app.command()(with_session(each))
+for each in READER_COMMANDS:
+    app.command()(with_session(each))
+snapshot = typer.Typer(help="Read views and tables together, at one moment.", no_args_is_help=True)
+for each in SNAPSHOT_COMMANDS:
+    snapshot.command()(with_session(each))
+app.add_typer(snapshot, name="snapshot")
 app.command()(with_json(demo))
 app.command()(bench)
 app.command()(with_json(version))
