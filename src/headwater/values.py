@@ -114,7 +114,7 @@ class MeasuredRefresh:
 
 @dataclass(frozen=True, slots=True)
 class StalenessReport:
-    """The updates arrived over ``arrived_over`` seconds; ``predicted`` has falling chunk sizes, ``advised`` is the best."""
+    """The updates arrived over ``arrived_over`` seconds; of ``predicted``, by falling size, ``advised`` is the best."""
 
     view: str
     measured: MeasuredStaleness | None

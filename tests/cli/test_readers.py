@@ -66,6 +66,9 @@ def test_versions_for_other_engines(run: Run, folder: Path) -> None:
         "version": 2,
         "counted": True,
         "where": None,
+        "columns": ["a"],
+        "duckdb": 'SELECT "a" FROM (SELECT "a", unnest(range("__hw_count")) AS "__hw_copy" '
+        "FROM delta_scan('/v', version=2)) AS q",
     }
     assert found["r"]["version"] == 3
     tagged = run("--json", "snapshot", "versions", "--tag", "first", "--lake", folder).json()

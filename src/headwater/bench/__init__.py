@@ -13,10 +13,14 @@ from typing import Any
 from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
+    "mauve": "staleness by chunk size as in [Mauve98], the chunk size advised, and readers beside maintenance",
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
-OPTIONS: dict[str, frozenset[str]] = {"tpch": frozenset({"queries", "fractions", "repeats"})}
+OPTIONS: dict[str, frozenset[str]] = {
+    "mauve": frozenset({"minutes", "parts", "readers"}),
+    "tpch": frozenset({"queries", "fractions", "repeats"}),
+}
 
 
 def run(

@@ -28,6 +28,12 @@ def bench(
         str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
     ] = None,
     repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="For mauve: how long readers read, each time.")] = None,
+    readers: Annotated[int | None, typer.Option(min=1, help="For mauve: how many processes read.")] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="For mauve: sizes, streams, tables, readers; all if not given."),
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -45,6 +51,9 @@ def bench(
             "queries": _numbers("--queries", queries, int),
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
+            "minutes": minutes,
+            "readers": readers,
+            "parts": None if parts is None else tuple(parts.split(",")),
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

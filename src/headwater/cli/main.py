@@ -51,11 +51,11 @@ def version(session: Session) -> None:
 
 for each in COMMANDS:
     app.command()(with_session(each))
-for each in READER_COMMANDS:
-    app.command()(with_session(each))
+for reader in READER_COMMANDS:
+    app.command()(with_session(reader))
 snapshot = typer.Typer(help="Read views and tables together, at one moment.", no_args_is_help=True)
-for each in SNAPSHOT_COMMANDS:
-    snapshot.command()(with_session(each))
+for part in SNAPSHOT_COMMANDS:
+    snapshot.command()(with_session(part))
 app.add_typer(snapshot, name="snapshot")
 app.command()(with_json(demo))
 app.command()(bench)

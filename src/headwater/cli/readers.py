@@ -104,7 +104,7 @@ def retention(
             found = lake.retention()
         else:
             named = None if tags is None else "any" if tags == "any" else [each for each in tags.split(",") if each]
-            found = lake.set_retention(count=count, age=None if age is None else seconds_of(age), tags=named)  # type: ignore[arg-type]
+            found = lake.set_retention(count=count, age=None if age is None else seconds_of(age), tags=named)
     if session.json:
         print_json(found.as_dict())
     else:
@@ -246,6 +246,8 @@ def versions(
                 "version": each.version,
                 "counted": each.counted,
                 "where": each.where,
+                "columns": each.columns,
+                "duckdb": each.duckdb_sql(),
             }
             for each in found
         ]
