@@ -130,7 +130,7 @@ def test_files_rows_and_logs_that_nobody_needs_go(world: World) -> None:
 
 def test_a_recomputation_leaves_the_view_delta_that_a_release_needs(world: World) -> None:
     change_and_release(world, 11)
-    newest = change_and_release(world, 12)
+    newest = change_and_release(world, 13)
     view = world.lake._context.catalog.view("pairs")
     with world.lake.snapshot(at=newest - 1) as between:
         expected = world.expected(PAIRS, newest - 1)
