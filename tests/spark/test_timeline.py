@@ -44,26 +44,25 @@ def versions(world: World, view: str) -> int:
 def test_every_moment_is_read_from_one_version(world: World) -> None:
     world.refresh("pairs", to=2)
     world.lake.propagate("pairs", to=4)
-    world.check_law("pairs", label="beyond the table, by the view delta")
+    world.check("pairs", at=4, label="beyond the table, by the view delta:")
     world.refresh("pairs")
     assert world.check_law("pairs") == 7
     context = world.lake._context
     record = context.catalog.view("pairs")
     table = f"delta.`{record.location}` VERSION AS OF {record.version}"
-    for csn in range(7):
+    for csn in (0, 3, 6):
         visible = f"__hw_t_min <= {csn} AND (__hw_t_max > {csn} OR __hw_t_max IS NULL)"
         by_predicate = world.spark.sql(f"SELECT sum(__hw_count) AS n FROM {table} WHERE {visible}").collect()[0][0]
         assert (by_predicate or 0) == world.expected(PAIRS, csn).count()
 
 
 def test_it_goes_back_and_forward_again(world: World) -> None:
-    world.refresh("pairs", to=6)
+    world.lake.refresh("pairs", to=6)
     before = world.spark.sql(f"SELECT * FROM delta.`{world.lake._context.catalog.view('pairs').location}`").collect()
     world.refresh("pairs", to=1)
     world.refresh("pairs", to=6)
     again = world.spark.sql(f"SELECT * FROM delta.`{world.lake._context.catalog.view('pairs').location}`").collect()
     assert sorted(map(str, before)) == sorted(map(str, again))
-    assert world.check_law("pairs") == 7
 
 
 def test_an_aggregate_with_hidden_columns_comes_in_chunks(world: World) -> None:

@@ -7,10 +7,12 @@ prints one JSON document: how long each snapshot took, what did not agree, what 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -33,13 +35,12 @@ def connection() -> duckdb.DuckDBPyConnection:
     """DuckDB with its extension for Delta tables, from a package if that is installed, else from DuckDB's own site."""
     found = duckdb.connect()
     found.execute("SET threads = 1")
-    try:
-        from duckdb_extensions import import_extension
-
-        import_extension("delta")
-    except ImportError:
+    package = importlib.util.find_spec("duckdb_extension_delta")
+    places = [] if package is None else package.submodule_search_locations or []
+    file = next((file for place in places for file in Path(place).rglob("delta.duckdb_extension")), None)
+    if file is None:
         found.execute("INSTALL delta")
-    found.execute("LOAD delta")
+    found.execute("LOAD delta" if file is None else f"LOAD '{file}'")
     return found
 
 
