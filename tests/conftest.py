@@ -34,6 +34,7 @@ HEAVY = (
     "spark/test_capture.py",
     "spark/test_constructs.py",
     "spark/test_moments.py",
+    "spark/test_readers.py",
     "spark/test_sql_front_end.py",
     "test_cluster.py",
     "tpch/",

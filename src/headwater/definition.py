@@ -22,9 +22,10 @@ from headwater.catalog.records import BaseTable, Columns, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError
 from headwater.sql.carrying import Carried, carrying
+from headwater.sql.layouts import counted_view
 from headwater.sql.lower import Lowered, lower
 from headwater.sql.relations import Changes, Sources
-from headwater.sql.storage import counted_at, delta_rows, over_relations, stored, table_at, view_at
+from headwater.sql.storage import bag, delta_rows, over_relations, stored, table_at
 from headwater.sql.summing import sums_of
 from headwater.sql.transitions import NodeRelations
 
@@ -189,8 +190,12 @@ def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
 def carried_totals(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
     """The keys and totals of a view's aggregate at a csn, from the view's own table."""
     names = list(dict.fromkeys(name for _, name in carried.columns))
-    rows = counted_at(view.location, view.version, view.csn, view.delta_location, at, names)
-    return carried.totals(rows)
+    return carried.totals(_counted(view, at, names))
+
+
+def _counted(view: ViewRecord, at: Csn, names: Sequence[str]) -> exp.Query:
+    timeline = view.layout == "timeline"
+    return counted_view(view.location, view.version, view.csn, view.delta_location, at, names, timeline=timeline)
 
 
 def base_tables_of(catalog: Catalog, definition: Definition) -> frozenset[str]:
@@ -218,7 +223,7 @@ class ViewRelations:
 
     def state(self, name: str, at: Csn) -> exp.Query:
         view, columns = self._record(name)
-        return view_at(view.location, view.version, view.csn, view.delta_location, at, columns)
+        return bag(_counted(view, at, columns), columns)
 
     def changes(self, name: str, interval: Interval) -> exp.Query:
         view, columns = self._record(name)

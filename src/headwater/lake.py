@@ -7,17 +7,18 @@ each can be called, suspended and run in a process of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from sqlglot import exp
 
 from headwater import lifecycle
 from headwater.algebra.time import Csn
-from headwater.apply.driver import high_water_mark, require_reachable
+from headwater.apply.driver import high_water_mark
 from headwater.calibration import STEPS, Calibration, calibrate, refresh_within
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
@@ -37,10 +38,14 @@ from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel, seconds_of
+from headwater.serve.freshness import averaged, measured_of, staleness_report
+from headwater.serve.keeping import change_retention, collect_garbage, release_value, retention_report
+from headwater.serve.reading import pin_view
 from headwater.serve.releases import Released, release
 from headwater.serve.snapshots import DEFAULT_TTL, Freshness, Snapshot, open_snapshot
 from headwater.sources.delta import DeltaSource
 from headwater.sql.dialect import parse, to_text
+from headwater.sql.pinned import pinned_relation
 from headwater.sql.statements import (
     NAME,
     AlterView,
@@ -53,8 +58,19 @@ from headwater.sql.statements import (
     ShowViews,
     parse_statement,
 )
-from headwater.sql.storage import over_relations, table_at, view_at
-from headwater.values import LakeStatus, PromiseStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
+from headwater.sql.storage import over_relations, table_at
+from headwater.values import (
+    CollectionReport,
+    LakeStatus,
+    PromiseStatus,
+    RefreshReport,
+    Release,
+    RetentionReport,
+    StalenessReport,
+    TableStatus,
+    UnitOfWork,
+    ViewStatus,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,7 +167,7 @@ class Lake:
         relations: dict[str, exp.Query] = {}
         for view in self._context.catalog.views():
             if view.name.lower() in named:
-                relations[view.name] = self._view_relation(view, view.csn)
+                relations[view.name] = pinned_relation(pin_view(self._context, view.name, None))
         for table in self._context.catalog.base_tables():
             if table.name.lower() in named:
                 relations[table.name] = self._table_relation(table.name, self._context.catalog.newest_csn())
@@ -221,16 +237,10 @@ class Lake:
         Reads do not change the view's table and do not wait for anybody.
         """
         if name.lower() in {table.name.lower() for table in self._context.catalog.base_tables()}:
-            csn = self._context.catalog.newest_csn() if at is None else self._moment(at)
-            return self._context.engine.query(to_text(self._table_relation(name, csn)))
-        view = self._context.catalog.view(name)
-        csn = view.csn if at is None else self._moment(at)
-        require_reachable(self._context, view, csn)
-        return self._context.engine.query(to_text(self._view_relation(view, csn)))
-
-    def _view_relation(self, view: ViewRecord, csn: Csn) -> exp.Query:
-        names = [name for name, _ in view.columns]
-        return view_at(view.location, view.version, view.csn, view.delta_location, csn, names)
+            return self._context.engine.query(to_text(self._table_relation(name, self._moment(at))))
+        self._context.catalog.view(name)
+        moment = None if at is None else self._moment(at)
+        return self._context.engine.query(to_text(pinned_relation(pin_view(self._context, name, moment))))
 
     def _table_relation(self, name: str, csn: Csn) -> exp.Query:
         table = self._context.catalog.base_table(name)
@@ -247,7 +257,37 @@ class Lake:
         return self._context.catalog.tag_release(name, None if at is None else Csn(at))
 
     def untag(self, name: str) -> None:
+        """Take a name away; the release goes with the next collection if nothing else keeps it."""
         self._context.catalog.untag_release(name)
+
+    def releases(self) -> list[Release]:
+        """Those that are kept, by csn; dropped views are no longer in them."""
+        return [release_value(self._context.catalog, found) for found in self._context.catalog.releases()]
+
+    def retention(self) -> RetentionReport:
+        """How much of the past is to be kept, how much is there, and who reads it."""
+        return retention_report(self._context.catalog)
+
+    def set_retention(
+        self,
+        *,
+        count: int | None = None,
+        age: float | timedelta | None = None,
+        tags: Iterable[str] | Literal["any"] | None = None,
+    ) -> RetentionReport:
+        """Keep the newest ``count`` releases, the past ``age`` (seconds), and releases with one of ``tags``.
+
+        What is None stays as it is. Collections go by it from now on; what is gone does not come back.
+        """
+        change_retention(self._context.catalog, count=count, age=age, tags=tags)
+        return self.retention()
+
+    def collect(self, *, grace: float | None = None) -> CollectionReport:
+        """Take away what no release kept, no tag, no open snapshot and no driver needs.
+
+        ``grace``, in seconds: files that were in use so long ago stay, for statements that still run (1 hour).
+        """
+        return collect_garbage(self._context, grace)
 
     def snapshot(
         self,
@@ -321,6 +361,8 @@ class Lake:
             last_mode=view.last_mode,
             last_reason=view.last_reason,
             problem=problem,
+            layout=view.layout,
+            measured=averaged(measured_of(catalog, view).staleness),
             promise=self._promise_status(view),
         )
 
@@ -352,6 +394,10 @@ class Lake:
             floor=None if floor is None else floor.seconds,
             outlook=None if seen.outlook is None else str(seen.outlook),
         )
+
+    def staleness(self, view: str) -> StalenessReport:
+        """How long updates took to reach a view, refresh by refresh, and what other chunk sizes would give."""
+        return staleness_report(self._context.catalog, self._context.catalog.view(view))
 
     def explain(self, view: str) -> Explanation:
         return explain(self._context, self._context.catalog.view(view))

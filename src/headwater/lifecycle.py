@@ -21,11 +21,11 @@ from sqlglot import exp
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
-from headwater.apply.driver import create_delta_table, create_view_table, full_text, view_delta_places
+from headwater.apply.driver import create_delta_table, create_view_table, full_text, stored_text, view_delta_places
 from headwater.calibration import timed_capture
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import Columns, LeafRecord, Method, RefreshRecord, StepRecord, ViewRecord
+from headwater.catalog.records import Columns, Layout, LeafRecord, Method, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, name_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, TableUse, ViewRelations
 from headwater.durable import DurablePoint
@@ -56,15 +56,18 @@ from headwater.propagate.driver import require_captured
 from headwater.refresh import Policy, bring_below
 from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
 from headwater.schedule.service_level import POLICIES, ServiceLevel
+from headwater.serve.chunks import wanted_chunk
 from headwater.sql.constructs import RECOMPUTABLE, refuse
 from headwater.sql.dialect import parse, to_text
 from headwater.sql.expressions import Expressions
 from headwater.sql.lower import lower, require_tables_known
 from headwater.sql.render import named_state, view_delta_sql
 from headwater.sql.statements import CreateView
-from headwater.sql.storage import counted_sql, over_relations, table_at
+from headwater.sql.storage import over_relations, table_at
 
 METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
+OPTIONS = frozenset({"chunk_size", "layout", "method", "refresh", "width", *SERVICE_OPTIONS})
+LAYOUTS: dict[str, Layout] = {"current": "current", "timeline": "timeline"}
 _REFUSED_BY_SPARK_TOO = frozenset({"UNION_BY_NAME", "TIME_TRAVEL", "PARAMETER", "NONDETERMINISTIC"})
 _CAPTURES = 2
 _WIDTH = re.compile(r"(\d+)\s*(rows?|csns?)", re.IGNORECASE)
@@ -79,6 +82,7 @@ class Draft:
     csn: Csn
     leaves: tuple[LeafRecord, ...]
     method: Method
+    layout: Layout = "current"
 
 
 def create(context: Context, statement: CreateView) -> ViewRecord | None:
@@ -117,8 +121,9 @@ def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateV
         draft = check(context, statement)
         known = Definition.load(old)
         require_promise(context, statement.options, old if known.means(draft.definition) else None, old.name)
-        stored = (old.columns, old.cluster_by, old.method)
-        if known.means(draft.definition) and stored == (draft.columns, statement.cluster_by, draft.method):
+        stored = (old.columns, old.cluster_by, old.method, old.layout)
+        wanted = (draft.columns, statement.cluster_by, draft.method, draft.layout)
+        if known.means(draft.definition) and stored == wanted:
             context.catalog.alter_view(
                 [applying, other],
                 old.view_id,
@@ -149,7 +154,8 @@ def alter(context: Context, name: str, changed: Mapping[str, str]) -> ViewRecord
         options = {**view.options, **changed}
         leaves, method = _settings(context, options, definition, view.csn)
         policy, before = Policy.of(options), Policy.of(view.options)
-        if method != view.method or (policy is Policy.FULL) != (before is Policy.FULL):
+        kept = (view.method, view.layout, before is Policy.FULL)
+        if (method, layout_of(options), policy is Policy.FULL) != kept:
             raise InvalidInput(
                 "How a view is kept is part of what is stored.", remedy="Use CREATE OR REPLACE MATERIALIZED VIEW."
             )
@@ -210,7 +216,7 @@ def check(context: Context, statement: CreateView) -> Draft:
             remedy=f"Choose among {', '.join(output)}.",
         )
     leaves, method = _settings(context, statement.options, definition, csn)
-    return Draft(definition, columns, csn, leaves, method)
+    return Draft(definition, columns, csn, leaves, method, layout_of(statement.options))
 
 
 def _incremental(
@@ -345,20 +351,20 @@ def _refuse_by_code(positioned: str, names: Mapping[str, tuple[str, ...]]) -> No
 def _settings(
     context: Context, options: Mapping[str, str], definition: Definition, csn: Csn
 ) -> tuple[tuple[LeafRecord, ...], Method]:
-    """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
+    """The options that are ours: ``width``, ``width.<leaf>`` and ``method``; of the others that they are known."""
     aliases = {scan.alias.lower() for scan in definition.leaves}
     for key in options:
-        known = key in ("method", "width", "refresh", *SERVICE_OPTIONS) or (
-            key.startswith("width.") and key[6:] in aliases
-        )
+        known = key in OPTIONS or (key.startswith("width.") and key[6:] in aliases)
         if not known:
             raise InvalidInput(
                 f"Unknown option {key!r}.",
                 remedy=f"Options are refresh ({', '.join(each.value for each in Policy)}), method "
-                f"({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'), response_time and "
+                f"({', '.join(METHODS)}), layout ({', '.join(LAYOUTS)}), chunk_size ('10000' or 'auto'), "
+                "width and width.<leaf> ('1000 rows' or '5 csn'), response_time and "
                 f"max_staleness ('10s'), policy ({', '.join(POLICIES)}), priority; "
                 f"leaves are {', '.join(sorted(aliases))}.",
             )
+    wanted_chunk(options)
     ServiceLevel.of(options)
     live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
     wanted_method = options.get("method", "rolling" if live else "frontier").lower()
@@ -382,6 +388,14 @@ def _settings(
         kind, value = parse_width(wanted) if wanted is not None else (None, None)
         records.append(LeafRecord(LeafId(number), scan.alias, scan.table, csn, csn, kind, value))
     return tuple(records), method
+
+
+def layout_of(options: Mapping[str, str]) -> Layout:
+    """The option ``layout``: how the view's table holds it."""
+    wanted = options.get("layout", "current").lower()
+    if wanted not in LAYOUTS:
+        raise InvalidInput(f"Unknown layout {wanted!r}.", remedy=f"Use one of {', '.join(LAYOUTS)}.")
+    return LAYOUTS[wanted]
 
 
 def parse_width(text: str) -> tuple[str, int]:
@@ -409,10 +423,10 @@ def _make(
     try:
         context.progress(f"{statement.name}: computing at csn {draft.csn}")
         stored = (*draft.columns, *draft.definition.hidden)
-        create_view_table(context, location, stored, statement.cluster_by)
+        create_view_table(context, location, stored, statement.cluster_by, draft.layout)
         create_delta_table(context, delta_location, stored)
         names = [name for name, _ in stored]
-        text = counted_sql(full_text(context, draft.definition, names, draft.csn), names)
+        text = stored_text(draft.layout, full_text(context, draft.definition, names, draft.csn), names, draft.csn)
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
 from headwater.algebra.time import Csn, Interval
@@ -26,6 +27,8 @@ from headwater.context import Context
 from headwater.definition import Definition, base_tables_of
 from headwater.errors import InvalidInput, WouldRecompute
 from headwater.propagate.driver import propagate, require_captured
+from headwater.serve.chunks import AUTO, chunk_ends, updates_of, wanted_chunk
+from headwater.serve.freshness import advised_chunk
 from headwater.values import RefreshReport
 
 _SAMPLES = 20  # refreshes of the past that a choice looks at
@@ -57,14 +60,40 @@ class Policy(Enum):
 def refresh(context: Context, name: str, to: Csn | None, *, captured: Csn | None = None) -> RefreshReport:
     """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back.
 
-    ``captured`` is what a capture just found to be the newest csn, for who has made one.
+    A view with a ``chunk_size`` goes there in several view updates, and the report tells of all of them. ``captured``
+    is what a capture just found to be the newest csn, for who has made one.
     """
     started = time.monotonic()
     before = context.catalog.view(name)
-    definition = Definition.load(before)
     target = (capture(context).csn if captured is None else captured) if to is None else to
     if to is None:
-        require_captured(context, definition)
+        require_captured(context, Definition.load(before))
+    begun, rows = started, 0
+    for stop in _stops(context, before, target)[:-1]:
+        rows += _refresh_once(context, name, stop, None, begun).rows
+        begun = time.monotonic()
+    last = _refresh_once(context, name, target, to, begun)
+    return replace(last, from_csn=before.csn, rows=rows + last.rows, seconds=time.monotonic() - started)
+
+
+def _stops(context: Context, view: ViewRecord, target: Csn) -> list[Csn]:
+    """Where a view that is kept incrementally stops on its way to a later csn."""
+    definition = Definition.load(view)
+    wanted = wanted_chunk(view.options)
+    if wanted is None or target <= view.csn or view.problem is not None or definition.recomputed is not None:
+        return [target]
+    size = advised_chunk(context.catalog, view) if wanted == AUTO else int(wanted)
+    if size is None:
+        return [target]
+    tables = base_tables_of(context.catalog, definition)
+    pending = [unit for unit in context.catalog.units(start=view.csn, end=target) if unit.table in tables]
+    return chunk_ends([(unit.csn, rows) for unit, rows in updates_of(pending)], size, target)
+
+
+def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, started: float) -> RefreshReport:
+    """One view update; without ``to``, a view that another driver has brought further stays there."""
+    before = context.catalog.view(name)
+    definition = Definition.load(before)
     bring_below(context, definition, target)
     view = context.catalog.view(name)
     choice: Choice | None = None

@@ -85,6 +85,7 @@ class ViewStatus:
     """``staleness``: how long, in seconds, the oldest captured change that the view lacks has waited; 0 if none.
 
     ``promise`` is None for a view of which nothing is promised.
+    ``measured``: how long updates took to reach the view, on average over its last refreshes; None before any did.
     """
 
     name: str
@@ -99,9 +100,60 @@ class ViewStatus:
     last_reason: str | None
     problem: dict[str, Any] | None
     promise: PromiseStatus | None = None
+    layout: str = "current"
+    measured: MeasuredStaleness | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "timestamp": self.timestamp.isoformat() if self.timestamp else None}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStaleness:
+    """``vs`` = ``s1`` + ``s2``, in seconds, averaged over ``updates``: from the commit to the begin of the refresh that
+    took it in, and from there to its end."""
+
+    updates: int
+    s1: float
+    s2: float
+    vs: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPrediction:
+    chunk_size: int
+    s1: float
+    s2: float
+    vs: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRefresh:
+    """A refresh that brought updates into a view; ``vs`` of these on average."""
+
+    csn: int
+    installed_at: datetime
+    updates: int
+    seconds: float
+    s1: float
+    s2: float
+    vs: float
+
+
+@dataclass(frozen=True, slots=True)
+class StalenessReport:
+    """The updates arrived over ``arrived_over`` seconds; of ``predicted``, by falling size, ``advised`` is the best."""
+
+    view: str
+    measured: MeasuredStaleness | None
+    arrived_over: float
+    refreshes: tuple[MeasuredRefresh, ...]
+    predicted: tuple[ChunkPrediction, ...]
+    advised: ChunkPrediction | None
+
+    def as_dict(self) -> dict[str, Any]:
+        refreshes = [{**asdict(each), "installed_at": each.installed_at.isoformat()} for each in self.refreshes]
+        return {**asdict(self), "refreshes": refreshes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +172,61 @@ class LakeStatus:
             "tables": [table.as_dict() for table in self.tables],
             "views": [view.as_dict() for view in self.views],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A csn at which all views can be read together; ``versions`` gives the Delta version of each view's table."""
+
+    csn: int
+    published_at: datetime
+    versions: dict[str, int]
+    tags: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "published_at": self.published_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What is to be kept: the newest ``count`` releases, the past ``age`` seconds, releases with ``tags`` (None: any).
+
+    ``kept_from`` and ``pinned``: which csns the last collection left readable, all from one on and single older ones;
+    ``readers`` are the open snapshots.
+    """
+
+    count: int
+    age: float
+    tags: tuple[str, ...] | None
+    kept_from: int
+    pinned: tuple[int, ...]
+    readers: tuple[ReaderStatus, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "readers": [reader.as_dict() for reader in self.readers]}
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    csn: int
+    holder: str
+    opened_at: datetime
+    expires_at: datetime
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "opened_at": self.opened_at.isoformat(), "expires_at": self.expires_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What a garbage collection did: ``views`` were swept, ``busy`` ones of files only; ``releases`` are no more."""
+
+    kept_from: int
+    pinned: tuple[int, ...]
+    releases: tuple[int, ...]
+    views: tuple[str, ...]
+    busy: tuple[str, ...]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

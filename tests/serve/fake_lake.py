@@ -7,6 +7,7 @@ compared with the history of the view and not with the text that is expected.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,8 @@ class DeltaTable:
     versions: list[dict[tuple[int | None, int], int]] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     readable_from: int = 0
+    log_from: int = 0
+    keeps_all: bool = True
 
     def commit(self, content: dict[tuple[int | None, int], int], at: int) -> int:
         self.versions.append({key: count for key, count in content.items() if count})
@@ -59,8 +62,16 @@ class DeltaTable:
             if self.committed[version + 1] <= before:
                 self.readable_from = version + 1
 
+    def alter(self, properties: str, at: int) -> None:
+        self.keeps_all = "'delta.enableExpiredLogCleanup' = 'false'" in properties
+        self.commit(self.versions[-1], at)
+        days = re.search(r"'delta.logRetentionDuration' = 'interval (\d+) days'", properties)
+        if days is not None and not self.keeps_all:
+            oldest = at - int(days[1]) * 86_400 * SECOND
+            self.log_from = next(place for place, when in enumerate(self.committed) if when >= oldest)
+
     def read(self, version: int) -> dict[tuple[int | None, int], int]:
-        if version < self.readable_from:
+        if version < max(self.readable_from, self.log_from):
             raise Gone(f"version {version}")
         return self.versions[version]
 
@@ -142,15 +153,19 @@ class FakeLake:
             version = table.commit({(None, row): 1 for row in range(1, to + 1)}, self.clock())
             self.catalog.finish_apply(lease, step.step_id, csn=to, version=version)
 
-    def recompute(self, view: str) -> None:
+    def recompute(self, view: str, delta: str | None = None) -> None:
+        """``delta``: where the view delta begins anew."""
         record, csn = self.catalog.view(view), self.catalog.newest_csn()
         with self.catalog.lease(f"apply:{record.view_id}") as lease:
             step = self.catalog.begin_step(lease, record.view_id, "apply", {"recompute": csn})
             content: dict[tuple[int | None, int], int] = {(None, row): 1 for row in range(1, csn + 1)}
             version = self.tables[record.location].commit(content, self.clock())
-            self.catalog.reset_view(
-                lease, record.view_id, step.step_id, csn=csn, version=version, delta_location=record.delta_location
-            )
+            if delta is not None:
+                self.tables[delta] = DeltaTable()
+                self.tables[delta].commit({}, self.clock())
+            place = delta or record.delta_location
+            self.catalog.reset_view(lease, record.view_id, step.step_id, csn=csn, version=version, delta_location=place)
+        self.remove_past_deltas(self.catalog.view(view), self.catalog.released_deltas(record.view_id))
 
     def release(self, reached: Listener = nobody) -> Released:
         return release(self.catalog, self, reached=reached)
@@ -172,8 +187,26 @@ class FakeLake:
     def committed_at(self, location: str, version: int) -> int | None:
         return self.tables[location].committed[version]
 
+    def standing_at(self, location: str, moment: int) -> int | None:
+        return max((at for at in self.tables[location].committed if at <= moment), default=None)
+
+    def log_since(self, location: str) -> int:
+        return self.tables[location].committed[self.tables[location].log_from]
+
+    def keeps_all(self, location: str) -> bool:
+        return self.tables[location].keeps_all
+
+    def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
+        for place in [place for place in self.tables if place.startswith(f"/{view.name}_delta")]:
+            if place != view.delta_location and place not in kept:
+                del self.tables[place]
+
     def run(self, text: str, doing: str) -> None:
         self.ran.append(text)
+        alter = re.fullmatch(r"ALTER TABLE delta\.`(.*)` SET TBLPROPERTIES \((.*)\)", text)
+        if alter is not None:
+            self.tables[alter[1]].alter(alter[2], self.clock())
+            return
         vacuum = re.fullmatch(r"VACUUM delta\.`(.*)` RETAIN (\d+) HOURS", text)
         if vacuum is not None:
             self.tables[vacuum[1]].vacuum(self.clock() - int(vacuum[2]) * 3_600 * SECOND)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import Horizon, RetentionSettings
+from headwater.catalog.records import ReleasedView
 from headwater.errors import InternalError, MomentBeforeHistory, MomentInFuture, SnapshotExpired
 from headwater.serve.collecting import GarbagePlan, ViewGarbage
 from headwater.serve.garbage import Collected, collect
@@ -199,12 +200,77 @@ def test_timelines_are_pruned_to_the_moments_kept(lake: FakeLake) -> None:
     ) in run
 
 
+def test_a_view_delta_of_before_a_recomputation_stays_while_a_release_needs_it(lake: FakeLake) -> None:
+    """It was once removed at once, and with it every moment between two earlier releases."""
+    lake.catalog.set_retention(RetentionSettings(count=2, tags=frozenset()))
+    lake.step(1)
+    lake.step(2)
+    lake.write()
+    lake.capture()
+    lake.recompute("v", "/v_delta-2")
+    assert "/v_delta" in lake.tables
+    with opened(lake, 2) as between:
+        assert lake.rows_of(between.table("v")) == [1, 2]
+        lake.step(1)
+        swept(lake)
+        assert lake.rows_of(between.table("v")) == [1, 2]
+    lake.step(1)
+    lake.clock.passes(7200)
+    swept(lake)
+    assert [release.csn for release in lake.catalog.releases()] == [5, 6]
+    assert "/v_delta" not in lake.tables
+
+
+def test_a_release_noted_before_a_recomputation_and_published_after_it_promises_no_way_back(lake: FakeLake) -> None:
+    """It promised one by a view delta that nobody had kept for it."""
+    lake.write()
+    lake.refresh("v", lake.capture())
+    noted = ReleasedView.standing(lake.catalog.view("v"))
+    lake.write()
+    lake.capture()
+    lake.recompute("v", "/v_delta-2")
+    assert "/v_delta" not in lake.tables
+    with lake.catalog.lease("publish") as lease:
+        lake.catalog.publish_release(lease, Csn(1), [noted])
+    with opened(lake, 0) as snapshot, pytest.raises(MomentBeforeHistory):
+        snapshot.table("v")
+    with opened(lake, 1) as snapshot:
+        assert lake.rows_of(snapshot.table("v")) == [1]
+
+
+def test_logs_are_trimmed_to_what_is_kept_and_forget_nothing_else(lake: FakeLake) -> None:
+    lake.catalog.set_retention(RetentionSettings(count=2, tags=frozenset({"june"})))
+    day = 86_400
+    for _ in range(6):
+        lake.step(1)
+        lake.clock.passes(20 * day)
+    lake.catalog.tag_release("june", Csn(3))
+    swept(lake)
+    table = lake.tables["/v"]
+    assert table.log_from > 1  # versions 0 and 1 are of before csn 3
+    assert table.keeps_all
+    assert lake.tables["/v_delta"].keeps_all
+    for csn in (3, 5, 6):
+        with opened(lake, csn) as snapshot:
+            assert lake.rows_of(snapshot.table("v")) == list(range(1, csn + 1))
+    commits = len(table.versions)
+    swept(lake)
+    assert len(table.versions) == commits  # nothing is worth trimming now
+
+
+def test_a_table_whose_log_was_left_to_delta_is_guarded_from_the_first_collection_on(lake: FakeLake) -> None:
+    lake.step(1)
+    lake.tables["/v"].keeps_all = False
+    swept(lake)
+    assert lake.tables["/v"].keeps_all
+
+
 def test_a_plan_is_what_was_recorded() -> None:
     plan = GarbagePlan(
         Horizon(Csn(4), frozenset({Csn(1)})),
         17,
         3,
-        {"id": ViewGarbage("v", "/v", "timeline", 4, "/d", (Interval(Csn(1), Csn(3)),))},
+        {"id": ViewGarbage("v", "/v", "timeline", 4, "/d", (Interval(Csn(1), Csn(3)),), Csn(3))},
     )
     assert GarbagePlan.of_json(plan.as_json()) == plan
     assert (plan.files_since(), plan.files_since(10), plan.files_since(20)) == (14, 7, 14)
@@ -242,13 +308,13 @@ class GarbageMachine(RuleBasedStateMachine):
         self.lake.write()
         self.lake.refresh("v", self.lake.capture())
 
-    @rule()
-    def recompute(self) -> None:
+    @rule(anew=st.booleans())
+    def recompute(self, anew: bool) -> None:
         self.lake.write()
         self.lake.capture()
-        self.lake.recompute("v")
+        self.lake.recompute("v", f"/v_delta-{self.lake.clock()}" if anew else None)
 
-    @rule(seconds=st.sampled_from([1, 1800, 4000, 20_000]))
+    @rule(seconds=st.sampled_from([1, 1800, 4000, 20_000, 900_000]))
     def time_passes(self, seconds: int) -> None:
         self.lake.clock.passes(seconds)
 
@@ -319,7 +385,7 @@ class GarbageMachine(RuleBasedStateMachine):
         """Its delta holds all beyond its csn, up to the mark."""
         view = self.lake.catalog.view("v")
         mark = min(leaf.time for leaf in self.lake.catalog.leaves("v-id"))
-        rows = set(delta_rows(self.lake))
+        rows = {csn for csn, _ in self.lake.tables[view.delta_location].versions[-1]}
         assert set(range(view.csn + 1, mark + 1)) <= rows
         assert set(range(view.kept_from + 1, mark + 1)) <= rows
 

@@ -8,12 +8,13 @@ under its number, then known to the catalog; a repeat is passed over by Delta an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
+from headwater.apply import timeline
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import JsonObject, RefreshRecord, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, Layout, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
@@ -21,9 +22,11 @@ from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
 from headwater.sql.dialect import to_text
+from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
 from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, rewritten_sql
+from headwater.sql.timeline import beginning_sql
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -148,6 +151,8 @@ def _install(
 
 def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, tag: CommitTag) -> Written | None:
     """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
+    if view.layout == "timeline":
+        return timeline.install(context, view, interval, sign, tag)
     names = [name for name, _ in view.stored]
     doing = f"applying {interval} to {view.name}"
     before = context.stored_rows.pop((view.location, view.version), None)
@@ -250,7 +255,7 @@ def _recompute(
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
-    text = counted_sql(full_text(context, definition, names, csn), names)
+    text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
     doing = f"recomputing {view.name}"
     with context.engine.under(definition.settings):
         frame = context.engine.compute(text)
@@ -268,9 +273,7 @@ def _recompute(
         refresh=_story(context, view, csn, "full", str(step.intent["reason"]), rows, started, alternatives),
     )
     context.reached(DurablePoint.APPLY_RECORDED)
-    for place in view_delta_places(context, view):
-        if place != delta_location:
-            remove_directory(place)
+    remove_past_deltas(context, context.catalog.view(view.name), context.catalog.released_deltas(view.view_id))
     return Applied(csn, rows, "full", str(step.intent["reason"]))
 
 
@@ -293,21 +296,40 @@ def view_delta_places(context: Context, view: ViewRecord) -> list[str]:
     return [f"{parent}/{name}" for name in found if name.startswith(f"{view.name}-") and name.endswith(tail)]
 
 
+def remove_past_deltas(context: Context, view: ViewRecord, kept: Collection[str]) -> None:
+    """Remove the view deltas of before a recomputation but those at ``kept``, by which releases can still be read."""
+    for place in view_delta_places(context, view):
+        if place != view.delta_location and place not in kept:
+            remove_directory(place)
+
+
 # ---------------------------------------------------------------------- the tables of a view
 
 
 def create_view_table(
-    context: Context, location: str, columns: tuple[tuple[str, str], ...], cluster_by: tuple[str, ...]
+    context: Context,
+    location: str,
+    columns: tuple[tuple[str, str], ...],
+    cluster_by: tuple[str, ...],
+    layout: Layout = "current",
 ) -> None:
-    properties = {"delta.enableDeletionVectors": "true", **_name_mapping(columns)}
-    text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
-    context.engine.run(text, f"creating {location}")
+    properties = {"delta.enableDeletionVectors": "true", **KEEP_ALL, **_name_mapping(columns)}
+    if layout == "timeline":
+        timeline.create_timeline(context, location, columns, cluster_by, properties)
+    else:
+        text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
+        context.engine.run(text, f"creating {location}")
     # A count that would fall to zero or below is a wrong view: Delta refuses the commit.
     context.engine.run(add_constraint_sql(location, "hw_positive", f"{COUNT} > 0"), f"guarding {location}")
 
 
+def stored_text(layout: Layout, text: str, names: Sequence[str], csn: Csn) -> str:
+    """What a table of a layout holds of a view just computed, from a query that gives the view's rows at a csn."""
+    return beginning_sql(text, names, csn) if layout == "timeline" else counted_sql(text, names)
+
+
 def create_delta_table(context: Context, location: str, columns: tuple[tuple[str, str], ...]) -> None:
-    properties = _name_mapping(columns)
+    properties = {**KEEP_ALL, **_name_mapping(columns)}
     text = create_table_sql(location, columns, bookkeeping=[CSN, COUNT], cluster_by=(), properties=properties)
     context.engine.run(text, f"creating {location}")
 

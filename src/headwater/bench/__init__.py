@@ -13,6 +13,7 @@ from typing import Any
 from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
+    "mauve": "staleness by chunk size as in [Mauve98], the chunk size advised, and readers beside maintenance",
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
     "he": "asymmetric batching as in [He05]: cost functions, plans simulated and run, refresh times, streams",
     "service": "headwater run on a live stream: refreshes on demand within the response time, and what that costs",
@@ -21,6 +22,7 @@ BENCHES: dict[str, str] = {
 OPTIONS: dict[str, frozenset[str]] = {
     "he": frozenset({"repeats"}),
     "service": frozenset({"minutes"}),
+    "mauve": frozenset({"minutes", "parts", "readers"}),
     "tpch": frozenset({"queries", "fractions", "repeats"}),
 }
 

@@ -107,7 +107,7 @@ class ViewRecord:
     @property
     def layout(self) -> Layout:
         """How its table holds it: at one csn, or every row with the time for which it stood in the view."""
-        return "timeline" if self.options.get("layout") == "timeline" else "current"
+        return "timeline" if str(self.options.get("layout", "")).lower() == "timeline" else "current"
 
     @property
     def from_scratch(self) -> bool:

@@ -7,7 +7,7 @@ grow: what a moment is read from, the oldest release at or after it, is then set
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,9 +42,9 @@ class Releases(FencedTables):
                 connection.execute(sa.insert(_releases).values(csn=csn, published_at=at))
             there = set(connection.execute(sa.select(_views.c.view_id).where(_views.c.csn == csn)).scalars())
             for view in views:
-                _require_true(connection, csn, view)
-                if view.view_id not in there:
-                    connection.execute(sa.insert(_views).values(csn=csn, **asdict(view)))
+                fact = _still_true(connection, csn, view)
+                if fact.view_id not in there:
+                    connection.execute(sa.insert(_views).values(csn=csn, **asdict(fact)))
             return _release(connection, csn)
 
     def releases(self) -> list[ReleaseRecord]:
@@ -56,6 +56,14 @@ class Releases(FencedTables):
         with self._database.read() as connection:
             newest = newest_release_csn(connection)
             return None if newest is None else _release(connection, newest)
+
+    def released_deltas(self, view_id: str) -> frozenset[str]:
+        """Where the view deltas are by which a release of the view leads to the moments before it."""
+        wanted = sa.select(_views.c.delta_location).where(
+            _views.c.view_id == view_id, _views.c.kept_from < _views.c.csn
+        )
+        with self._database.read() as connection:
+            return frozenset(connection.execute(wanted).scalars())
 
     def tag_release(self, tag: str, csn: Csn | None = None) -> Csn:
         """Name a release that is kept (None: the newest); a name that is in use moves. Anyone may, under no lease."""
@@ -124,8 +132,11 @@ def _release(connection: sa.Connection, csn: Csn) -> ReleaseRecord:
     return next(release for release in read_releases(connection) if release.csn == csn)
 
 
-def _require_true(connection: sa.Connection, csn: Csn, view: ReleasedView) -> None:
-    """What can be checked of a fact: that it is of a view that is there, and of a version not yet taken away."""
+def _still_true(connection: sa.Connection, csn: Csn, view: ReleasedView) -> ReleasedView:
+    """What can be checked of a fact: that it is of a view that is there, and of a version not yet taken away.
+
+    If the view was recomputed since, its view delta of before may be gone: no way leads back from this release then.
+    """
     name = names.require_view(connection, view.view_id)
     table = schema.views
     row = connection.execute(sa.select(table).where(table.c.view_id == view.view_id)).one()
@@ -136,3 +147,6 @@ def _require_true(connection: sa.Connection, csn: Csn, view: ReleasedView) -> No
     oldest = plan.get("views", {}).get(view.view_id, {}).get("oldest_version", 0)
     if view.version < oldest:
         raise InternalError(f"Version {view.version} of view {name!r} was left to garbage collection: take a new one.")
+    if view.delta_location == row.delta_location:
+        return view
+    return replace(view, delta_location=row.delta_location, kept_from=csn)

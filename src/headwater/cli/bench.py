@@ -34,7 +34,12 @@ def bench(
         ),
     ] = None,
     repeats: Annotated[int | None, typer.Option(help="For tpch and he: rounds of each size.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="For service: how long the stream runs.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="For service and mauve: how long it runs, each time.")] = None,
+    readers: Annotated[int | None, typer.Option(min=1, help="For mauve: how many processes read.")] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="For mauve: sizes, streams, tables, readers; all if not given."),
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -54,6 +59,8 @@ def bench(
             "repeats": repeats,
             "changes": changes,
             "minutes": minutes,
+            "readers": readers,
+            "parts": None if parts is None else tuple(parts.split(",")),
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -266,9 +266,9 @@ def status(session: Session) -> None:
         title="Tracked tables",
     )
     print_table(
-        ["view", "csn", "mark", "kept from", "staleness", "method", "last refresh", "problem"],
+        ["view", "csn", "mark", "kept from", "staleness", "average", "method", "last refresh", "problem"],
         [_view_row(view) for view in found.views],
-        right=(1, 2, 3, 4),
+        right=(1, 2, 3, 4, 5),
         title="Materialized views",
     )
     promised = [view for view in found.views if view.promise is not None]
@@ -289,7 +289,8 @@ def _view_row(view: ViewStatus) -> list[str | Text]:
         str(view.high_water_mark),
         str(view.kept_from),
         duration(view.staleness) if view.staleness else "fresh",
-        view.method,
+        duration(view.measured.vs) if view.measured is not None else "",
+        view.method if view.layout == "current" else f"{view.method}, {view.layout}",
         last,
         _problem(view.problem),
     ]

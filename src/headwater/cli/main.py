@@ -11,6 +11,7 @@ from headwater.cli.bench import bench
 from headwater.cli.commands import COMMANDS
 from headwater.cli.demo import demo
 from headwater.cli.output import console, print_json
+from headwater.cli.readers import READER_COMMANDS, SNAPSHOT_COMMANDS
 from headwater.cli.service import SERVICE_COMMANDS
 from headwater.cli.session import CatalogOption, Given, JsonOption, LakeOption, Session, with_json, with_session
 
@@ -51,6 +52,12 @@ def version(session: Session) -> None:
 
 for each in (*COMMANDS, *SERVICE_COMMANDS):
     app.command()(with_session(each))
+for reader in READER_COMMANDS:
+    app.command()(with_session(reader))
+snapshot = typer.Typer(help="Read views and tables together, at one moment.", no_args_is_help=True)
+for part in SNAPSHOT_COMMANDS:
+    snapshot.command()(with_session(part))
+app.add_typer(snapshot, name="snapshot")
 app.command()(with_json(demo))
 app.command()(bench)
 app.command()(with_json(version))

@@ -14,8 +14,9 @@ the recorded plan is simply carried out again.
 
 So a query over what was taken can only fail, for want of a file: it never finds other rows than it should.
 
-*View deltas* are pruned only of views in ``quiet``, whose apply lease the collector holds while it decides: an apply
-that has found its target within reach and not yet recorded its step would otherwise lose the way there.
+*View deltas and timelines* are pruned only of views in ``quiet``, whose apply lease the collector holds while it
+decides: an apply that has found its target within reach and not yet recorded its step would otherwise lose the way
+there. A timeline is pruned to where its view delta is, so that a view can be brought back as far in either layout.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ DEFAULT_GRACE: Micros = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class ViewGarbage:
-    """Versions before ``oldest_version`` and the csns of ``spare_delta`` in the view delta may go."""
+    """Versions before ``oldest_version`` and the csns of ``spare_delta`` in the view delta may go.
+
+    So may, of a timeline, what no moment from ``pruned_to`` on shows (None: nothing).
+    """
 
     name: str
     location: str
@@ -41,11 +45,12 @@ class ViewGarbage:
     oldest_version: int
     delta_location: str
     spare_delta: tuple[Interval, ...]
+    pruned_to: Csn | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GarbagePlan:
-    """By view id. ``horizon`` is also what timelines are pruned to."""
+    """By view id."""
 
     horizon: Horizon
     leased_since: Micros
@@ -73,6 +78,7 @@ class GarbagePlan:
                     "oldest_version": view.oldest_version,
                     "delta_location": view.delta_location,
                     "spare_delta": [[piece.start, piece.end] for piece in view.spare_delta],
+                    "pruned_to": view.pruned_to,
                 }
                 for view_id, view in self.views.items()
             },
@@ -92,6 +98,7 @@ class GarbagePlan:
                     view["oldest_version"],
                     view["delta_location"],
                     tuple(Interval(Csn(start), Csn(end)) for start, end in view["spare_delta"]),
+                    None if view.get("pruned_to") is None else Csn(view["pruned_to"]),
                 )
                 for view_id, view in plan["views"].items()
             },
@@ -107,13 +114,15 @@ def intend(holdings: Holdings, quiet: Iterable[str], grace: Micros = DEFAULT_GRA
     kept_from: dict[str, Csn] = {}
     for held in holdings.views:
         record, own = held.record, kept.views[held.record.view_id]
-        spare = own.spare_delta() if record.view_id in still else ()
-        if spare:
+        quiescent = record.view_id in still
+        spare = own.spare_delta() if quiescent else ()
+        pruned_to = own.delta_from if quiescent and record.layout == "timeline" else None
+        if spare or pruned_to is not None:
             kept_from[record.view_id] = own.delta_from
         # Its present version always stays, and every one since may be released yet.
         oldest = record.version if own.oldest_version is None else min(own.oldest_version, record.version)
         views[record.view_id] = ViewGarbage(
-            record.name, record.location, record.layout, oldest, record.delta_location, spare
+            record.name, record.location, record.layout, oldest, record.delta_location, spare, pruned_to
         )
     open_since = [lease.opened_at for lease in holdings.leases if lease.expires_at > holdings.now]
     plan = GarbagePlan(horizon, min([holdings.now, *open_since]), grace, views)

@@ -1,26 +1,34 @@
 """The garbage collector: carries out what ``headwater.serve.collecting`` decides.
 
 Under the lease ``collect``. A collection that was cut short is finished first; every part of it may be done twice.
-Tables of views that were dropped or recomputed since are passed over: what becomes of these is their driver's affair.
+Tables of views that were dropped since are passed over: what becomes of these is their driver's affair.
+
+*Readers* are never in the way and never disturbed. *Drivers* are: a DELETE or a change of properties and a commit of
+theirs to the same table could fail each other. What changes a table (pruning, trimming its log, removing the view
+deltas of before a recomputation) is done under both leases of the view. Where these can't be had in a while, the view
+is ``busy`` and left for the next time, which finds the same again. VACUUM disturbs nobody and is always run.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from headwater.catalog.database import Clock
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import CollectionRecord, Micros
+from headwater.catalog.records import CollectionRecord, Micros, ViewRecord
 from headwater.catalog.store import Catalog
-from headwater.context import COLLECT, apply_lease
+from headwater.context import COLLECT, Progress, apply_lease, propagate_lease, silent
 from headwater.durable import DurablePoint, Listener, nobody
 from headwater.errors import LeaseHeld
 from headwater.serve.collecting import DEFAULT_GRACE, GarbagePlan, ViewGarbage, intend
-from headwater.sql.pruning import prune_timeline_sql, prune_view_delta_sql, vacuum_sql
+from headwater.sql.pruning import keep_all_sql, prune_timeline_sql, prune_view_delta_sql, trim_sql, vacuum_sql
 
 _HOUR: Micros = 3_600_000_000
+_DAY: Micros = 24 * _HOUR
+_WORTH_TRIMMING: Micros = 7 * _DAY
 
 
 class Sweeper(Protocol):
@@ -34,10 +42,26 @@ class Sweeper(Protocol):
         """When a version of a table was committed; None when its log does not say any more."""
         ...
 
+    def standing_at(self, location: str, moment: Micros) -> Micros | None:
+        """When the version was committed that was the newest at a moment; None when the log does not say."""
+        ...
+
+    def log_since(self, location: str) -> Micros:
+        """When the oldest commit was made of which a table's log still tells."""
+        ...
+
+    def keeps_all(self, location: str) -> bool:
+        """Whether a table forgets nothing by itself (``KEEP_ALL``)."""
+        ...
+
+    def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
+        """Remove the view deltas of before a recomputation, but not those at ``kept`` and not the present one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """``views`` were swept; of ``busy`` ones the view delta was left for the next time."""
+    """``views`` were swept; of ``busy`` ones the rows were left for the next time."""
 
     plan: GarbagePlan
     views: tuple[str, ...]
@@ -51,71 +75,126 @@ def collect(
     clock: Clock,
     grace: Micros = DEFAULT_GRACE,
     wait: float = 0.0,
+    patience: float = 0.0,
     reached: Listener = nobody,
+    progress: Progress = silent,
 ) -> Collected:
     """One collection; and before it, what is left of one that was cut short.
 
-    ``grace`` must be more than any statement of a driver or of a reader without a lease takes.
+    ``grace`` must be more than any statement of a driver or of a reader without a lease takes; ``patience`` is how
+    long, in seconds, to wait for a view that drivers are at work on.
     """
     with catalog.lease(COLLECT, wait=wait) as lease:
+        sweep = _Sweep(catalog, sweeper, lease, clock, patience, reached, progress)
         unfinished = catalog.open_collection()
         if unfinished is not None:
-            _carry_out(catalog, sweeper, lease, unfinished, clock, reached)
+            sweep.carry_out(unfinished)
         with ExitStack() as held:
             leases, busy = [lease], []
             quiet = set()
             for view in catalog.views():
                 try:
-                    leases.append(held.enter_context(catalog.lease(apply_lease(view.view_id))))
+                    leases.append(held.enter_context(catalog.lease(apply_lease(view.view_id), wait=patience)))
                     quiet.add(view.view_id)
                 except LeaseHeld:
                     busy.append(view.name)
             begun = catalog.begin_collection(leases, lambda holdings: intend(holdings, quiet, grace))
         reached(DurablePoint.COLLECT_INTENDED)
-        swept = _carry_out(catalog, sweeper, lease, begun, clock, reached)
-        return Collected(GarbagePlan.of_json(begun.plan), swept, tuple(busy))
+        swept, disturbed = sweep.carry_out(begun)
+        return Collected(GarbagePlan.of_json(begun.plan), swept, tuple(dict.fromkeys((*busy, *disturbed))))
 
 
-def _carry_out(
-    catalog: Catalog, sweeper: Sweeper, lease: Lease, collection: CollectionRecord, clock: Clock, reached: Listener
-) -> tuple[str, ...]:
-    plan = GarbagePlan.of_json(collection.plan)
-    present = {view.view_id: view for view in catalog.views()}
-    swept = []
-    for view_id, garbage in plan.views.items():
-        catalog.check_lease(lease)
-        view = present.get(view_id)
-        if view is None or view.location != garbage.location:
-            continue
-        if view.delta_location == garbage.delta_location:
-            _prune_view_delta(sweeper, plan, garbage, clock)
-        _prune_table(sweeper, plan, garbage, clock)
-        swept.append(garbage.name)
-        reached(DurablePoint.COLLECT_SWEPT)
-    catalog.finish_collection(lease, collection.collection_id, {"views": swept})
-    reached(DurablePoint.COLLECT_RECORDED)
-    return tuple(swept)
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    catalog: Catalog
+    sweeper: Sweeper
+    lease: Lease
+    clock: Clock
+    patience: float
+    reached: Listener
+    progress: Progress
 
+    def carry_out(self, collection: CollectionRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Sweep every view of a plan; which were swept, and which of them only of files."""
+        plan = GarbagePlan.of_json(collection.plan)
+        swept, busy = [], []
+        for view_id, garbage in plan.views.items():
+            self.catalog.check_lease(self.lease)
+            view = self._present(view_id, garbage)
+            if view is None:
+                continue
+            self.progress(f"{view.name}: collecting")
+            try:
+                with self._still(view_id):
+                    self._prune(plan, view_id, garbage)
+            except LeaseHeld:
+                busy.append(garbage.name)
+            self._vacuum(plan, garbage)
+            swept.append(garbage.name)
+            self.reached(DurablePoint.COLLECT_SWEPT)
+        self.catalog.finish_collection(self.lease, collection.collection_id, {"views": swept, "busy": busy})
+        self.reached(DurablePoint.COLLECT_RECORDED)
+        return tuple(swept), tuple(busy)
 
-def _prune_view_delta(sweeper: Sweeper, plan: GarbagePlan, view: ViewGarbage, clock: Clock) -> None:
-    if view.spare_delta:
-        text = prune_view_delta_sql(view.delta_location, view.spare_delta)
-        sweeper.run(text, f"pruning the view delta of {view.name}")
-    hours = _hours(clock(), plan.files_since())
-    sweeper.run(vacuum_sql(view.delta_location, hours), f"vacuuming the view delta of {view.name}")
+    def _present(self, view_id: str, garbage: ViewGarbage) -> ViewRecord | None:
+        found = next((view for view in self.catalog.views() if view.view_id == view_id), None)
+        return found if found is not None and found.location == garbage.location else None
 
+    @contextmanager
+    def _still(self, view_id: str) -> Iterator[None]:
+        with (
+            self.catalog.lease(apply_lease(view_id), wait=self.patience),
+            self.catalog.lease(propagate_lease(view_id), wait=self.patience),
+        ):
+            yield
 
-def _prune_table(sweeper: Sweeper, plan: GarbagePlan, view: ViewGarbage, clock: Clock) -> None:
-    if view.layout == "timeline":
-        text = prune_timeline_sql(view.location, plan.horizon.kept_from, plan.horizon.pinned)
-        sweeper.run(text, f"pruning the timeline of {view.name}")
-    replaced_at = None
-    if sweeper.newest_version(view.location) > view.oldest_version:
-        replaced_at = sweeper.committed_at(view.location, view.oldest_version + 1)
-        if replaced_at is None:
-            return  # how long to retain is not known, so all is
-    hours = _hours(clock(), plan.files_since(replaced_at))
-    sweeper.run(vacuum_sql(view.location, hours), f"vacuuming {view.name}")
+    def _prune(self, plan: GarbagePlan, view_id: str, garbage: ViewGarbage) -> None:
+        view = self._present(view_id, garbage)
+        if view is None:
+            return
+        self.sweeper.remove_past_deltas(view, self.catalog.released_deltas(view_id))
+        if garbage.pruned_to is not None:
+            text = prune_timeline_sql(view.location, garbage.pruned_to, plan.horizon.pinned)
+            self.sweeper.run(text, f"pruning the timeline of {view.name}")
+        if garbage.spare_delta and view.delta_location == garbage.delta_location:
+            text = prune_view_delta_sql(view.delta_location, garbage.spare_delta)
+            self.sweeper.run(text, f"pruning the view delta of {view.name}")
+        self._trim(view.location, self.sweeper.committed_at(view.location, garbage.oldest_version))
+        # A snapshot between releases reads the version of the view delta that was the newest when it opened.
+        self._trim(view.delta_location, self.sweeper.standing_at(view.delta_location, plan.files_since()))
+
+    def _trim(self, location: str, since: Micros | None) -> None:
+        """Let the log of a table forget what is older than the commit of the oldest version that somebody may name.
+
+        Only if that is worth a checkpoint; None: that commit is not known, and all stays.
+        """
+        if since is not None and self.sweeper.log_since(location) < since - _WORTH_TRIMMING:
+            days = (self.clock() - since) // _DAY + 2  # Delta trims by whole days
+            self.sweeper.run(trim_sql(location, days), f"trimming the log of {location}")
+        elif self.sweeper.keeps_all(location):
+            return
+        self.sweeper.run(keep_all_sql(location), f"guarding the log of {location}")
+
+    def _vacuum(self, plan: GarbagePlan, view: ViewGarbage) -> None:
+        now = self._present_delta(view)
+        if now is not None:
+            hours = _hours(self.clock(), plan.files_since())
+            self.sweeper.run(vacuum_sql(now, hours), f"vacuuming the view delta of {view.name}")
+        since = self._needed_since(plan, view)
+        if since is not None:
+            self.sweeper.run(vacuum_sql(view.location, _hours(self.clock(), since)), f"vacuuming {view.name}")
+
+    def _present_delta(self, view: ViewGarbage) -> str | None:
+        """The view delta of the plan, unless a recomputation has begun another since."""
+        there = any(each.delta_location == view.delta_location for each in self.catalog.views())
+        return view.delta_location if there else None
+
+    def _needed_since(self, plan: GarbagePlan, view: ViewGarbage) -> Micros | None:
+        """Files of the view's table that were live at this moment or later stay; None: how long is not known."""
+        if self.sweeper.newest_version(view.location) <= view.oldest_version:
+            return plan.files_since()
+        replaced_at = self.sweeper.committed_at(view.location, view.oldest_version + 1)
+        return None if replaced_at is None else plan.files_since(replaced_at)
 
 
 def _hours(now: Micros, since: Micros) -> int:

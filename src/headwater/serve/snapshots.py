@@ -44,6 +44,7 @@ from headwater.errors import (
 from headwater.moments import Moment, from_micros, resolve
 from headwater.serve.staleness import lag
 from headwater.sql.dialect import to_text
+from headwater.sql.other_engines import datafusion_sql, duckdb_sql
 from headwater.sql.pinned import Pinned, PinnedTable, PinnedTimeline, PinnedView, names_read, pinned_relation
 from headwater.sql.storage import over_relations
 from headwater.sql.timeline import visible_at
@@ -86,7 +87,7 @@ class Maintenance(Protocol):
 class TableVersion:
     """What another engine reads: this version of the Delta table at ``location``, and of that the rows of ``where``.
 
-    ``counted``: column ``__hw_count`` tells how often each row stands in the view.
+    ``columns`` are the public ones (None: all); ``counted``: ``__hw_count`` tells how often a row stands in the view.
     """
 
     name: str
@@ -95,6 +96,15 @@ class TableVersion:
     version: int
     counted: bool
     where: str | None = None
+    columns: tuple[str, ...] | None = None
+
+    def duckdb_sql(self) -> str:
+        """A query for DuckDB, with its extension ``delta``, that gives the rows as a bag."""
+        return duckdb_sql(self.location, self.version, self.columns, counted=self.counted, where=self.where)
+
+    def datafusion_sql(self, table: str | None = None) -> str:
+        """The same for DataFusion, as of delta-rs, over the table as it was registered (by its own name)."""
+        return datafusion_sql(table or self.name, self.columns, counted=self.counted, where=self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +267,14 @@ class Snapshot(Generic[Frame]):
                     remedy="Read it with table() or sql(), or open a snapshot of a release.",
                     view=name,
                 )
-            return TableVersion(name, "view", anchor.location, anchor.version, counted=True)
+            columns = tuple(column for column, _ in view.columns)
+            return TableVersion(name, "view", anchor.location, anchor.version, counted=True, columns=columns)
         pinned = self._pin(name)
         where = to_text(visible_at(pinned.at)) if isinstance(pinned, PinnedTimeline) else None
-        kind: Literal["table", "view"] = "table" if view is None else "view"
-        return TableVersion(name, kind, pinned.location, pinned.version, counted=view is not None, where=where)
+        if view is None:
+            return TableVersion(name, "table", pinned.location, pinned.version, counted=False)
+        columns = tuple(column for column, _ in view.columns)
+        return TableVersion(name, "view", pinned.location, pinned.version, counted=True, where=where, columns=columns)
 
     def _names(self) -> list[str]:
         return sorted({*self._views, *(table.name for table in self._catalog.base_tables())})
@@ -293,8 +306,7 @@ class Snapshot(Generic[Frame]):
     def _anchor(self, view: ViewRecord) -> tuple[Csn, ReleasedView]:
         """The release from which the view is read, with its csn; raises where no way leads from there to ours."""
         at = self._opened.lease.csn
-        now = next((each for each in self._catalog.views() if each.view_id == view.view_id), None)
-        if now is None:
+        if all(each.view_id != view.view_id for each in self._catalog.views()):
             raise UnknownName(
                 f"View {view.name!r} was dropped after the snapshot of csn {at} was opened.",
                 remedy="Open a new snapshot.",
@@ -314,8 +326,7 @@ class Snapshot(Generic[Frame]):
                 view=view.name,
             )
         stored_at, anchor = found
-        by_delta = view.layout == "current" and stored_at != at
-        if at < anchor.kept_from or (by_delta and anchor.delta_location != now.delta_location):
+        if at < anchor.kept_from:
             raise MomentBeforeHistory(
                 f"View {view.name!r} was recomputed, and can't be had at csn {at}, which is between two releases.",
                 remedy=f"Open a snapshot of csn {stored_at}, which is a release, or of a later one.",

@@ -16,7 +16,8 @@ from sqlglot import exp
 from headwater.algebra.time import Csn
 from headwater.errors import InternalError, SqlAnalysisError
 from headwater.sql.dialect import parse, position, to_text
-from headwater.sql.storage import bag, counted_at, stored, table_at
+from headwater.sql.layouts import counted_view
+from headwater.sql.storage import bag, table_at
 from headwater.sql.timeline import timeline_at
 
 # Table functions that make rows from their arguments alone.
@@ -51,6 +52,7 @@ class PinnedView:
     at: Csn
     delta_location: str
     delta_version: int | None = None
+    timeline: bool = False
 
     def __post_init__(self) -> None:
         if self.at != self.stored_at and self.delta_version is None:
@@ -59,7 +61,7 @@ class PinnedView:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTimeline:
-    """A view in the layout ``timeline``: one version shows every csn that it keeps."""
+    """A view in the layout ``timeline`` at a csn that its table keeps: one version shows all of these."""
 
     location: str
     version: int
@@ -77,12 +79,16 @@ def pinned_relation(pinned: Pinned) -> exp.Query:
             return table_at(location, version)
         case PinnedTimeline(location=location, version=version, columns=columns, at=at):
             return timeline_at(location, version, at, columns)
-        case PinnedView(location=location, version=version, columns=columns) if pinned.at == pinned.stored_at:
-            return bag(stored(location, version, columns), columns)
-        case PinnedView(location=location, version=version, columns=columns):
-            delta, at = pinned.delta_location, pinned.at
-            rows = counted_at(
-                location, version, pinned.stored_at, delta, at, columns, delta_version=pinned.delta_version
+        case PinnedView(columns=columns):
+            rows = counted_view(
+                pinned.location,
+                pinned.version,
+                pinned.stored_at,
+                pinned.delta_location,
+                pinned.at,
+                columns,
+                timeline=pinned.timeline,
+                delta_version=pinned.delta_version,
             )
             return bag(rows, columns)
 

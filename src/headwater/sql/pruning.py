@@ -1,8 +1,14 @@
-"""The statements of garbage collection: what they take is decided in ``headwater.serve``."""
+"""The statements of garbage collection: what they take is decided in ``headwater.serve``.
+
+*Why tables keep all.* Left to itself, Delta forgets: old log entries go whenever a checkpoint is written, and removed
+files are no longer known as such after a while, so that a VACUUM takes them for rubbish however long it is told to
+retain. A release may be older than either. So the tables that Headwater writes forget nothing by themselves
+(``KEEP_ALL``), and a collection, which knows what is needed, trims their logs (``trim_sql``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -12,6 +18,13 @@ from headwater.sql.dialect import column, to_text
 from headwater.sql.relations import current_table
 from headwater.sql.storage import inside
 from headwater.sql.timeline import T_MAX, visible_at
+
+_FOREVER = "interval 36500 days"
+KEEP_ALL: Mapping[str, str] = {
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.logRetentionDuration": _FOREVER,
+    "delta.deletedFileRetentionDuration": _FOREVER,
+}
 
 
 def prune_view_delta_sql(location: str, spare: Sequence[Interval]) -> str:
@@ -35,3 +48,28 @@ def vacuum_sql(location: str, hours: int) -> str:
         raise InternalError(f"nothing can be retained for {hours} hours")
     # sqlglot knows no VACUUM.
     return f"VACUUM {to_text(current_table(location))} RETAIN {hours} HOURS"
+
+
+def keep_all_sql(location: str) -> str:
+    return _set_properties(location, {**KEEP_ALL, "delta.checkpointInterval": "10"})
+
+
+def trim_sql(location: str, days: int) -> str:
+    """Let the log forget what is older than so many days, now: the commit of this statement is a checkpoint."""
+    if days < 1:
+        raise InternalError(f"a log can't be kept for {days} days")
+    kept = f"interval {days} days"
+    return _set_properties(
+        location,
+        {
+            "delta.enableExpiredLogCleanup": "true",
+            "delta.logRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": kept,
+            "delta.checkpointInterval": "1",
+        },
+    )
+
+
+def _set_properties(location: str, properties: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    return f"ALTER TABLE {to_text(current_table(location))} SET TBLPROPERTIES ({pairs})"

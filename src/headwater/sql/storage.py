@@ -138,28 +138,15 @@ def stored(view: str, version: int, names: Sequence[str]) -> exp.Select:
 
 
 def counted_at(
-    view: str,
-    version: int,
-    stored_at: Csn,
-    delta: str,
-    at: Csn,
-    names: Sequence[str],
-    *,
-    delta_version: int | None = None,
+    base: exp.Query, stored_at: Csn, delta: str, at: Csn, names: Sequence[str], *, delta_version: int | None = None
 ) -> exp.Query:
     """The view at a csn, as distinct rows with counts: what is stored plus, or less, the view delta between the two."""
-    base = stored(view, version, names)
     if at == stored_at:
         return base
     interval, sign = (Interval(stored_at, at), 1) if at > stored_at else (Interval(at, stored_at), -1)
     change = net_delta(delta, interval, names, sign=sign, version=delta_version)
     both = exp.union(base, change, distinct=False)
     return _net(both, names)
-
-
-def view_at(view: str, version: int, stored_at: Csn, delta: str, at: Csn, names: Sequence[str]) -> exp.Query:
-    """The view's bag at a csn."""
-    return bag(counted_at(view, version, stored_at, delta, at, names), names)
 
 
 def _net(rows: exp.Query, names: Sequence[str]) -> exp.Select:

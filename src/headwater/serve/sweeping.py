@@ -1,0 +1,59 @@
+"""Spark as the garbage collector needs it (``headwater.serve.garbage.Sweeper``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from headwater.apply.driver import remove_past_deltas
+from headwater.catalog.records import Micros, ViewRecord
+from headwater.context import Context
+from headwater.engine.failures import translated
+from headwater.sql.dialect import to_text
+from headwater.sql.pruning import KEEP_ALL
+from headwater.sql.relations import current_table
+
+# Delta refuses to retain less than a table's own setting, which is for ever; how long is safe, the collector knows.
+_UNGUARDED = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+
+
+class SparkSweeper:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def run(self, text: str, doing: str) -> None:
+        engine = self._context.engine
+        with translated(doing), engine.under(_UNGUARDED):
+            engine.compute(text)
+
+    def newest_version(self, location: str) -> int:
+        return self._context.engine.newest_version(location)
+
+    def committed_at(self, location: str, version: int) -> Micros | None:
+        return self._commit(location, f"version = {version}", "max")
+
+    def standing_at(self, location: str, moment: Micros) -> Micros | None:
+        return self._commit(location, f"unix_micros(timestamp) <= {moment}", "max")
+
+    def log_since(self, location: str) -> Micros:
+        found = self._commit(location, "true", "min")
+        return self._context.clock() if found is None else found
+
+    def keeps_all(self, location: str) -> bool:
+        kept = self._properties(location)
+        return all(kept.get(key) == value for key, value in KEEP_ALL.items())
+
+    def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
+        remove_past_deltas(self._context, view, kept)
+
+    def _commit(self, location: str, condition: str, which: str) -> Micros | None:
+        """The time of the first or last of some commits; the log is read by Spark, and one row comes of it."""
+        history = f"DESCRIBE HISTORY {to_text(current_table(location))}"
+        with translated(f"reading the log of {location}"):
+            commits = self._context.engine.compute(history).where(condition)
+            found = commits.selectExpr(f"{which}(unix_micros(timestamp))").collect()[0][0]  # one row
+        return None if found is None else int(found)
+
+    def _properties(self, location: str) -> Mapping[str, str]:
+        text = f"DESCRIBE DETAIL {to_text(current_table(location))}"
+        with translated(f"looking at {location}"):
+            return dict(self._context.engine.compute(text).select("properties").collect()[0][0])  # one row
