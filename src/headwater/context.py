@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headwater.catalog.store import Catalog
 from headwater.durable import Listener, nobody
 from headwater.engine.spark import SparkEngine
 from headwater.engine.statistics import Statistics
 from headwater.sources.delta import DeltaSource
+from headwater.sources.opening import Feeds
+
+if TYPE_CHECKING:
+    from headwater.capture.mirror_store import MirrorStore
 
 Clock: TypeAlias = Callable[[], int]
 Progress: TypeAlias = Callable[[str], None]
@@ -45,6 +49,8 @@ class Context:
     reached: Listener = nobody
     progress: Progress = field(default=silent)
     sizes: Sizes = field(default=Sizes())
+    feeds: Feeds = field(default_factory=Feeds)
+    mirror_store: MirrorStore | None = None  # another place for mirrored tables than Delta, for tests
     statistics: Statistics = field(init=False)
 
     def __post_init__(self) -> None:

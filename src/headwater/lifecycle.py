@@ -50,6 +50,7 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
+from headwater.pinning import table_rows
 from headwater.propagate.driver import require_captured
 from headwater.refresh import Policy, bring_below
 from headwater.sql.constructs import RECOMPUTABLE, refuse
@@ -250,6 +251,9 @@ def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[s
     for name in sorted(_named(text) & tracked.keys()):
         table = tracked[name]
         version = context.catalog.version_at(table.name, csn)
+        if context.catalog.mirror(table.name) is not None:
+            found[table.name] = table.columns
+            continue
         with reading_table(table.name, version, f"reading the columns of {table.name}"):
             frame = context.engine.query(to_text(table_at(table.location, version)))
             found[table.name] = context.engine.columns(frame)
@@ -273,10 +277,7 @@ def _views_at(context: Context, text: str, csn: Csn) -> dict[str, Columns]:
 
 def _relations_at(context: Context, tables: Iterable[str], views: Iterable[str], csn: Csn) -> dict[str, exp.Query]:
     """Tables and views as they are at a csn, by name."""
-    versions = context.catalog.versions_at(tables, csn)
-    relations: dict[str, exp.Query] = {
-        name: table_at(context.catalog.base_table(name).location, version) for name, version in versions.items()
-    }
+    relations: dict[str, exp.Query] = {name: table_rows(context.catalog, name, csn) for name in tables}
     below = ViewRelations(context.catalog, views)
     return relations | {name: below.state(name, csn) for name in views}
 

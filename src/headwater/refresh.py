@@ -59,9 +59,7 @@ def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
     started = time.monotonic()
     before = context.catalog.view(name)
     definition = Definition.load(before)
-    target = capture(context).csn if to is None else to
-    if to is None:
-        require_captured(context, definition)
+    target = _newest(context, definition) if to is None else to
     bring_below(context, definition, target)
     view = context.catalog.view(name)
     choice: Choice | None = None
@@ -83,6 +81,15 @@ def refresh(context: Context, name: str, to: Csn | None) -> RefreshReport:
     seconds = time.monotonic() - started
     costs = dict(choice.seconds) if choice is not None else None
     return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds, costs)
+
+
+def _newest(context: Context, definition: Definition) -> Csn:
+    """The newest state of the view's tables; raises if one of them can't be captured any further, or not now."""
+    captured = capture(context)
+    require_captured(context, definition)
+    for table in sorted(base_tables_of(context.catalog, definition) & captured.unreachable.keys()):
+        raise captured.unreachable[table]
+    return captured.csn
 
 
 def _choice(context: Context, view: ViewRecord, definition: Definition, target: Csn) -> Choice | None:

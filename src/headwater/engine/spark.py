@@ -23,6 +23,7 @@ from headwater.sql.relations import COUNT, current_table
 from headwater.sql.storage import CHANGED, count_sql
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
@@ -127,6 +128,10 @@ class SparkEngine:
     def compute(self, text: str) -> DataFrame:
         """A query in this thread's own session, whose answer is to be written."""
         return self._work.sql(text)
+
+    def frame(self, rows: pa.Table, schema: str) -> DataFrame:
+        """Rows of the driver's as a frame of this thread's own session; what the driver can hold is the bound."""
+        return self._work.createDataFrame(rows, schema)
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""

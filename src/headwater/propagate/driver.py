@@ -245,7 +245,7 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
         newest[table] = max(newest.get(table, interval.end), interval.end)
     for table, csn in newest.items():
         used = definition.used_columns(table)
-        if not used:
+        if not used or moments.mirror(table) is not None:  # a mirror's columns are those that it was made with
             continue
         version = moments.version(table, csn)
         try:
@@ -266,9 +266,11 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
 
 
 def _feed_fails(context: Context, moments: CatalogMoments, table: str, interval: Interval) -> bool:
-    versions = moments.changes(table, interval).versions
+    if moments.mirror(table) is not None:
+        return False
+    versions = context.catalog.units(table, interval.start, interval.end)
     try:
-        context.source.changed_rows(table, moments.location(table), [version for version, _ in versions])
+        context.source.changed_rows(table, moments.location(table), [unit.version for unit in versions])
     except HeadwaterError:
         return True
     return False
