@@ -107,16 +107,19 @@ class Lake:
         self._context.source.require_change_feed(name, table)
         track(self._context, name, table, mode)
 
-    def resync(self, name: str) -> None:
+    def resync(self, name: str, *, state: str | Path | None = None, version: int | None = None) -> None:
         """Begin anew with a table whose changes were lost.
 
         Views on a Delta table are recomputed at their next refresh. Of a mirrored table the difference is found,
-        deletions too, and views take it in as one more change.
+        deletions too, and views take it in as one more change. A table that only messages tell of can't be asked:
+        ``state`` is then a Delta table with its rows as they were at ``version`` of its numbering.
         """
         record = self._context.catalog.base_table(name)
         if self._context.catalog.mirror(name) is not None:
-            reattach(self._context, name)
+            reattach(self._context, name, None if state is None else _place_of(state), version)
             return
+        if state is not None or version is not None:
+            raise InvalidInput("A Delta table is its own state.", remedy="Give no state and no version.")
         table = self._context.source.describe(name, record.location)
         self._context.source.require_change_feed(name, table)
         resync(self._context, name, table)

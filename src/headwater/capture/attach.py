@@ -6,6 +6,8 @@ PostgreSQL: ``postgresql://user@host:port/database?password_env=NAME`` with
 - ``columns``: only these; ``types``: Spark types by column, where the default is not wanted or there is none;
 - ``publication`` ('headwater') and ``slot`` (one of the lake's own for each database);
 - ``prepare``: have Headwater execute what the owner of the table must (REPLICA IDENTITY, publication).
+
+Change messages: ``messages:`` and a directory or URI, with the options of ``headwater.capture.message_tracking``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headwater.capture.mirroring import store_of, target_of
 from headwater.catalog.records import MirrorMode
 from headwater.context import CAPTURE, Context, name_lease
 from headwater.errors import InvalidInput
@@ -58,14 +61,18 @@ def attach(context: Context, name: str, where: str, mode: str | None, options: M
     )
 
 
-def reattach(context: Context, name: str) -> None:
-    """Begin anew with a table of a source."""
+def reattach(context: Context, name: str, state: str | None = None, version: int | None = None) -> None:
+    """Begin anew with a table of a source; ``state`` and ``version`` are for tables that only messages tell of."""
     mirror = context.catalog.mirror(name)
     if mirror is not None and context.catalog.source(mirror.source_id).kind == "messages":
         from headwater.capture.message_tracking import resync_messages
 
-        resync_messages(context, name)
+        resync_messages(context, name, state, version)
         return
+    if state is not None or version is not None:
+        raise InvalidInput(
+            f"{name!r} is read from its database itself.", remedy="Give a state and version only for change messages."
+        )
     require_psycopg()
     from headwater.capture.resync import resync_postgres
 
@@ -74,14 +81,20 @@ def reattach(context: Context, name: str) -> None:
 
 def detach(context: Context, name: str) -> None:
     """Stop following a table of a source."""
-    from headwater.capture.tracking import untrack_mirror
-
     mirror = context.catalog.mirror(name)
     with (
         context.catalog.lease(name_lease(name), wait=context.lease_wait) as own,
         context.catalog.lease(CAPTURE, ttl=context.lease_ttl, wait=context.lease_wait) as capture,
     ):
-        if mirror is not None:
+        if mirror is not None and context.catalog.source(mirror.source_id).kind == "messages":
+            target = target_of(context, mirror)
+            context.catalog.remove_base_table([own, capture], name)
+            context.catalog.remove_source([own, capture], mirror.source_id)
+            context.feeds.forget(mirror.source_id)
+            store_of(context).remove(target)
+        elif mirror is not None:
+            from headwater.capture.tracking import untrack_mirror
+
             untrack_mirror(context, [own, capture], mirror)
 
 

@@ -22,8 +22,10 @@ import pyarrow as pa
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import Columns, MirrorState
 from headwater.context import Sizes
+from headwater.engine.failures import user_sql
 from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag, SparkEngine, Written
+from headwater.errors import InvalidInput
 from headwater.sources.feed import Row
 from headwater.sources.postgres.arrow import arrow_type
 from headwater.sql.mirrors import (
@@ -85,6 +87,10 @@ class MirrorStore(Protocol):
 
     def fill(self, target: MirrorTarget, rows: Iterable[Row]) -> int:
         """Write the first copy of a new table; the version that holds it."""
+        ...
+
+    def adopt(self, target: MirrorTarget, location: str) -> int:
+        """Take the rows of another Delta table for the first copy; the version that holds it."""
         ...
 
     def compare(self, target: MirrorTarget, round_id: int, ordinal: int, at: Csn, copy: MirrorTarget) -> int:
@@ -161,10 +167,22 @@ class SparkMirrorStore:
                 version = version if written is None else written.version
             return version
         self._copy(target, rows)
-        frame = self._engine.compute(counted_copy_sql(_copy_of(target), target.names))
+        version = self.adopt(target, _copy_of(target))
+        remove_directory(_copy_of(target))
+        return version
+
+    def adopt(self, target: MirrorTarget, location: str) -> int:
+        doing = f"copying {target.name}"
+        with user_sql():
+            frame = self._engine.compute(counted_copy_sql(location, target.names))
+            found = self._engine.columns(frame)[1:]
+        if found != target.columns:
+            raise InvalidInput(
+                f"{location} has the columns {_schema(found)}; {target.name!r} has {_schema(target.columns)}.",
+                remedy="Give a Delta table with exactly these columns and types.",
+            )
         tag = CommitTag(f"headwater:{target.mirror_id}:copy", 0, {"step": 0, "ordinal": 0})
         written = self._engine.append(frame, target.location, tag, doing)
-        remove_directory(_copy_of(target))
         return self._engine.newest_version(target.location) if written is None else written.version
 
     def _copy(self, target: MirrorTarget, rows: Iterable[Row]) -> None:

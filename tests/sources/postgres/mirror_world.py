@@ -33,6 +33,8 @@ class MemoryStore:
     logs: dict[str, list[LoggedRow]] = field(default_factory=dict)
     versions: dict[str, list[Counter[Row]]] = field(default_factory=dict)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    given: dict[str, list[Row]] = field(default_factory=dict)
+    """Rows of Delta tables of somebody else's, by location."""
     appends: int = 0
     largest: int = 0
 
@@ -88,6 +90,9 @@ class MemoryStore:
     def fill(self, target: MirrorTarget, rows: Iterable[Row]) -> int:
         self.versions[target.location].append(Counter(rows))
         return len(self.versions[target.location]) - 1
+
+    def adopt(self, target: MirrorTarget, location: str) -> int:
+        return self.fill(target, self.given[location])
 
     def compare(self, target: MirrorTarget, round_id: int, ordinal: int, at: Csn, copy: MirrorTarget) -> int:
         assert copy.state is not None
