@@ -21,11 +21,10 @@ from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError
-from headwater.pinning import pinned_table, table_rows
+from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, carrying
-from headwater.sql.dialect import subquery
+from headwater.sql.dialect import quoted, subquery
 from headwater.sql.lower import Lowered, lower
-from headwater.sql.pinned import pinned_relation
 from headwater.sql.relations import Changes, LoggedChanges, Sources, logged_rows, snapshot_table
 from headwater.sql.storage import counted_at, over_relations, stored, view_at
 from headwater.sql.summing import sums_of
@@ -281,11 +280,14 @@ class CatalogMoments:
         return self._mirrors[table]
 
     def state(self, table: str, csn: Csn) -> exp.Expr:
-        if self.mirror(table) is None:
+        mirror = self.mirror(table)
+        if mirror is None:
             return snapshot_table(self.location(table), self.version(table, csn))
-        pinned = pinned_table(self._catalog, table, csn)
         used = self._definition.used_columns(table) if table in self._definition.tables else ()
-        return subquery(pinned_relation(pinned, used or None), "__hw_source")
+        if mirror.mode == "query" and provided(table, csn) is None:
+            # Shown by explain; nobody can run it.
+            return exp.Table(this=quoted(f"{table} at csn {csn}, asked of its source"))
+        return subquery(table_rows(self._catalog, table, csn, used or None), "__hw_source")
 
     def _numbered(self, table: str, interval: Interval) -> tuple[tuple[int, Csn], ...]:
         if (table, interval) not in self._changes:

@@ -52,6 +52,7 @@ from headwater.errors import (
 )
 from headwater.pinning import table_rows
 from headwater.propagate.driver import require_captured
+from headwater.propagate.states import require_askable, typed_states, whole_states
 from headwater.refresh import Policy, bring_below
 from headwater.sql.constructs import RECOMPUTABLE, refuse
 from headwater.sql.dialect import parse, to_text
@@ -159,6 +160,11 @@ def alter(context: Context, name: str, changed: Mapping[str, str]) -> ViewRecord
 def check(context: Context, statement: CreateView) -> Draft:
     """Everything that can be wrong with a CREATE, without making anything."""
     csn = capture(context).csn
+    with typed_states(context, csn):
+        return _checked(context, statement, csn)
+
+
+def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
     text, positioned = statement.query, statement.positioned_query
     policy = Policy.of(statement.options)
     tables = _tables_at(context, positioned, csn)
@@ -189,6 +195,7 @@ def check(context: Context, statement: CreateView) -> Draft:
             remedy=f"Choose among {', '.join(output)}.",
         )
     leaves, method = _settings(context, statement.options, definition, csn)
+    require_askable(context, definition, method)
     return Draft(definition, columns, csn, leaves, method)
 
 
@@ -387,12 +394,15 @@ def _make(
         create_view_table(context, location, stored, statement.cluster_by)
         create_delta_table(context, delta_location, stored)
         names = [name for name, _ in stored]
-        text = counted_sql(full_text(context, draft.definition, names, draft.csn), names)
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )
         began = time.monotonic()
-        with context.engine.under(draft.definition.settings):
+        with (
+            whole_states(context, draft.definition, draft.csn),
+            context.engine.under(draft.definition.settings),
+        ):
+            text = counted_sql(full_text(context, draft.definition, names, draft.csn), names)
             frame = context.engine.compute(text)
             written = context.engine.append(frame, location, tag, f"computing {statement.name}")
         seconds = time.monotonic() - began

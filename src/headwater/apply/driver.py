@@ -20,6 +20,7 @@ from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
+from headwater.propagate.states import whole_states
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
@@ -241,10 +242,9 @@ def _recompute(
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
-    text = counted_sql(full_text(context, definition, names, csn), names)
     doing = f"recomputing {view.name}"
-    with context.engine.under(definition.settings):
-        frame = context.engine.compute(text)
+    with whole_states(context, definition, csn), context.engine.under(definition.settings):
+        frame = context.engine.compute(counted_sql(full_text(context, definition, names, csn), names))
         written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)

@@ -128,8 +128,8 @@ class SparkMirrorStore:
     # ------------------------------------------------------------------ the log
 
     def append(self, target: MirrorTarget, round_id: int, ordinal: int, rows: Sequence[LoggedRow]) -> int:
-        table = _arrow([(csn, count, *row) for csn, count, row in rows], (_LOG_COLUMNS) + target.columns)
-        frame = self._engine.frame(table, _schema(_LOG_COLUMNS + target.columns))
+        table = arrow_rows([(csn, count, *row) for csn, count, row in rows], (_LOG_COLUMNS) + target.columns)
+        frame = self._engine.frame(table, arrow_schema_text(_LOG_COLUMNS + target.columns))
         self._engine.append(frame, target.log_location, _log_tag(target, round_id, ordinal), f"logging {target.name}")
         return len(rows)
 
@@ -161,7 +161,9 @@ class SparkMirrorStore:
             version = self._engine.newest_version(target.location)
             columns: Columns = (*_COUNT_COLUMN, *target.columns)
             for place, chunk in enumerate(_chunks(rows)):
-                frame = self._engine.frame(_arrow([(1, *row) for row in chunk], columns), _schema(columns))
+                frame = self._engine.frame(
+                    arrow_rows([(1, *row) for row in chunk], columns), arrow_schema_text(columns)
+                )
                 tag = CommitTag(f"headwater:{target.mirror_id}:copy", place, {"step": 0, "ordinal": place})
                 written = self._engine.append(frame, target.location, tag, doing)
                 version = version if written is None else written.version
@@ -177,8 +179,9 @@ class SparkMirrorStore:
             frame = self._engine.compute(counted_copy_sql(location, target.names))
             found = self._engine.columns(frame)[1:]
         if found != target.columns:
+            here, wanted = arrow_schema_text(found), arrow_schema_text(target.columns)
             raise InvalidInput(
-                f"{location} has the columns {_schema(found)}; {target.name!r} has {_schema(target.columns)}.",
+                f"{location} has the columns {here}; {target.name!r} has {wanted}.",
                 remedy="Give a Delta table with exactly these columns and types.",
             )
         tag = CommitTag(f"headwater:{target.mirror_id}:copy", 0, {"step": 0, "ordinal": 0})
@@ -191,7 +194,7 @@ class SparkMirrorStore:
         remove_directory(place)  # of an earlier try
         self._create(place, target.columns, [])
         for number, chunk in enumerate(_chunks(rows)):
-            frame = self._engine.frame(_arrow(chunk, target.columns), _schema(target.columns))
+            frame = self._engine.frame(arrow_rows(chunk, target.columns), arrow_schema_text(target.columns))
             tag = CommitTag(f"headwater:{target.mirror_id}:copy", number, {"step": 0, "ordinal": number})
             self._engine.append(frame, place, tag, f"copying {target.name}")
 
@@ -244,11 +247,11 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _schema(columns: Columns) -> str:
+def arrow_schema_text(columns: Columns) -> str:
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns)
 
 
-def _arrow(rows: Sequence[Row], columns: Columns) -> pa.Table:
+def arrow_rows(rows: Sequence[Row], columns: Columns) -> pa.Table:
     """Values that do not fit their type raise, and are never cast."""
     values = zip(*rows, strict=True) if rows else [[] for _ in columns]
     arrays = [pa.array(each, arrow_type(kind)) for each, (_, kind) in zip(values, columns, strict=True)]

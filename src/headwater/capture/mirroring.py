@@ -23,7 +23,7 @@ from headwater.catalog.records import Commit, JsonObject, Micros, MirrorRecord, 
 from headwater.catalog.rounds import RoundOutcome
 from headwater.context import Context
 from headwater.durable import DurablePoint
-from headwater.errors import HeadwaterError, InternalError
+from headwater.errors import HeadwaterError, HistoryLost, InternalError
 from headwater.sources.feed import Emptied, RowChange
 
 ROWS_A_COMMIT = 50_000
@@ -65,6 +65,13 @@ class LogWriter:
     def write(self, change: RowChange | Emptied, csn: Csn) -> None:
         target = self.targets[change.table]
         if isinstance(change, Emptied):
+            if target.state is None:
+                raise HistoryLost(
+                    f"{target.name!r} was truncated, and nothing of it is copied: what it held is not known.",
+                    table=target.name,
+                    remedy=f"Start over with lake.resync({target.name!r}) (headwater resync {target.name}); views on "
+                    "it are then recomputed. In mode 'mirror' a TRUNCATE is a change like any other.",
+                )
             self._flush(target)
             gone = self.store.empty(target, self.round_id, self._next(target.name), csn)
             self._count(target.name, csn, gone)

@@ -207,6 +207,10 @@ def _take_in(context: Context, lease: Lease, source: SourceRecord, copied: list[
         ),
     )
     context.reached(DurablePoint.ROUND_NUMBERED)
+    for each in copied:
+        if each.copy.state is None:
+            # Nothing to compare with: the table begins anew, and views on it are recomputed.
+            context.catalog.restart_base_table(lease, context.catalog.base_table(each.mirror.name))
     return csn
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from headwater.algebra.time import Csn
 from headwater.catalog import schema
 from headwater.catalog.fencing import FencedTables, Held
-from headwater.catalog.records import BaseTable, JsonObject, MirrorRecord, MirrorState, SourceRecord
+from headwater.catalog.records import BaseTable, JsonObject, MirrorMode, MirrorRecord, MirrorState, SourceRecord
 from headwater.errors import MomentBeforeHistory, UnknownName
 
 _sources = schema.sources
@@ -71,6 +71,11 @@ class Mirrors(FencedTables):
         with self._database.read() as connection:
             row = connection.execute(sa.select(_mirrors).where(_mirrors.c.name == name)).one_or_none()
         return None if row is None else MirrorRecord(**row._asdict())
+
+    def mirror_mode(self, name: str) -> MirrorMode | None:
+        """None for a Delta table of somebody else's."""
+        found = self.mirror(name)
+        return None if found is None else found.mode
 
     def mirrors(self, source_id: str | None = None) -> list[MirrorRecord]:
         """Of one source or of all, by name."""

@@ -110,6 +110,19 @@ class UnitsOfWork(FencedTables):
             )
             return [Csn(csn) for csn in connection.execute(wanted).scalars()]
 
+    def units_to_compare(self, table: str, at: Csn, oldest: int) -> list[UnitOfWorkRow]:
+        """The table's units after a csn, and of those before the ones whose transaction numbers are not older."""
+        number = sa.cast(_table.c.transaction_id, sa.BigInteger)
+        recent = sa.and_(_table.c.transaction_id.is_not(None), number >= oldest)
+        with self._database.read() as connection:
+            since = find_base_table(connection, table).since_csn
+            wanted = (
+                sa.select(_table)
+                .where(_table.c.table_name == table, _table.c.csn > since, sa.or_(_table.c.csn > at, recent))
+                .order_by(_table.c.csn)
+            )
+            return [_record(row) for row in connection.execute(wanted)]
+
     def set_rows(self, table: str, version: int, rows: int) -> None:
         """Note how many rows a commit changed. Anyone may: it is a fact about the commit, whoever counts."""
         with self._database.write() as connection:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -132,6 +133,16 @@ class SparkEngine:
     def frame(self, rows: pa.Table, schema: str) -> DataFrame:
         """Rows of the driver's as a frame of this thread's own session; what the driver can hold is the bound."""
         return self._work.createDataFrame(rows, schema)
+
+    @contextmanager
+    def named(self, frame: DataFrame) -> Iterator[str]:
+        """A frame of this thread's own session under a name, for the statements that follow."""
+        name = f"__hw_named_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        try:
+            yield name
+        finally:
+            self._work.catalog.dropTempView(name)
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""

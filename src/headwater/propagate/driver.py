@@ -164,6 +164,10 @@ def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
+    if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
+        from headwater.propagate.asking_driver import append_asked
+
+        return append_asked(context, view, definition, queries, tag)
     moments = CatalogMoments(context.catalog, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:

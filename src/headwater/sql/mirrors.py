@@ -7,13 +7,14 @@ The log holds ``__hw_csn``, ``__hw_count`` (signed) and the table's columns, as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from sqlglot import exp
 
 from headwater.algebra.time import Csn
-from headwater.sql.dialect import bigint, column, named, subquery, to_text
+from headwater.sql.dialect import bigint, column, is_not_null, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, current_table, snapshot_table
-from headwater.sql.storage import counted_at, stored
+from headwater.sql.storage import bag, counted_at, stored
 
 
 def emptied_sql(location: str, version: int, stored_at: Csn, log: str, at: Csn, names: Sequence[str]) -> str:
@@ -35,6 +36,52 @@ def difference_sql(before: tuple[str, int], now: tuple[str, int], at: Csn, names
     select = exp.select(named(bigint(at), CSN), named(total, COUNT), *(column(name) for name in names))
     select = select.from_(subquery(rows, "q")).group_by(*(column(name) for name in names))
     return to_text(select.having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0))))
+
+
+def asked_state(
+    rows: exp.Expr | None,
+    columns: Sequence[tuple[str, str]],
+    interfering: Sequence[Csn],
+    missing: Sequence[Csn],
+    log: str,
+    names: Sequence[str],
+) -> exp.Query:
+    """What a source answered (None: nothing was asked for), less interfering units of work and plus missing ones."""
+    if rows is None:
+        kinds = dict(columns)
+        nulls = [exp.alias_(exp.Cast(this=exp.null(), to=exp.var(kinds[name])), name, quoted=True) for name in names]
+        return exp.select(*nulls).where(exp.false())
+    if not interfering and not missing:
+        return exp.select(*(column(name) for name in names)).from_(rows.copy())
+    every = [name for name, _ in columns]
+    parts: list[exp.Query] = [exp.select(named(bigint(1), COUNT), *(column(name) for name in every)).from_(rows.copy())]
+    for csns, count in ((interfering, exp.Neg(this=column(COUNT))), (missing, column(COUNT))):
+        if csns:
+            of_them = exp.In(this=column(CSN), expressions=[exp.Literal.number(csn) for csn in csns])
+            select = exp.select(named(count, COUNT), *(column(name) for name in every))
+            parts.append(select.from_(current_table(log)).where(of_them))
+    union = reduce(lambda left, right: exp.union(left, right, distinct=False), parts)
+    total = exp.Sum(this=column(COUNT))
+    # Rows that were not asked for are in the log too; what is taken from nothing is none of the answer's.
+    net = exp.select(named(total, COUNT), *(column(name) for name in every)).from_(subquery(union, "q"))
+    net = net.group_by(*(column(name) for name in every))
+    return bag(net.having(exp.GT(this=total.copy(), expression=exp.Literal.number(0))), names)
+
+
+def joined_keys_sql(relations: Sequence[exp.Query], conditions: Sequence[exp.Expr], attributes: Sequence[str]) -> str:
+    """The distinct values of some attributes in a join of leaves."""
+    select = exp.select(*(column(name) for name in attributes)).distinct().from_(subquery(relations[0], "l0"))
+    for place, relation in enumerate(relations[1:], 1):
+        select = select.join(subquery(relation, f"l{place}"), join_type="CROSS", copy=False)
+    for condition in [*conditions, *(is_not_null(column(name)) for name in attributes)]:
+        select = select.where(condition.copy(), copy=False)
+    return to_text(select)
+
+
+def union_sql(names: Sequence[str]) -> str:
+    """The rows of several staged relations."""
+    parts: list[exp.Query] = [exp.select(exp.Star()).from_(exp.Table(this=quoted(name))) for name in names]
+    return to_text(reduce(lambda left, right: exp.union(left, right, distinct=False), parts))
 
 
 def counted_copy_sql(copy: str, names: Sequence[str]) -> str:
