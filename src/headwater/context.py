@@ -37,6 +37,15 @@ class Sizes:
 
 
 @dataclass(slots=True)
+class Questions:
+    """What sources were asked for since the lake was opened: sub-queries, keys sent, rows shipped."""
+
+    queries: int = 0
+    keys: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
 class Context:
     catalog: Catalog
     engine: SparkEngine
@@ -49,6 +58,7 @@ class Context:
     reached: Listener = nobody
     progress: Progress = field(default=silent)
     sizes: Sizes = field(default=Sizes())
+    questions: Questions = field(default_factory=Questions)
     feeds: Feeds = field(default_factory=Feeds)
     mirror_store: MirrorStore | None = None  # another place for mirrored tables than Delta, for tests
     statistics: Statistics = field(init=False)

@@ -14,6 +14,7 @@ from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
+    "sources": "what PostgreSQL sources are asked for, beside whole tables, and how much of their own rate they keep",
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
 OPTIONS: dict[str, frozenset[str]] = {"tpch": frozenset({"queries", "fractions", "repeats"})}

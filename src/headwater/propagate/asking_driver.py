@@ -53,15 +53,6 @@ MOST_KEYS = 100_000
 ROWS_IN_MEMORY = 100_000
 
 
-@dataclass(slots=True)
-class Asked:
-    """What sources were asked for: questions, keys sent, rows that came."""
-
-    queries: int = 0
-    keys: int = 0
-    rows: int = 0
-
-
 def asked_tables(context: Context, tables: Iterable[str]) -> dict[str, MirrorRecord]:
     """The tables of which nothing is copied."""
     found = ((name, context.catalog.mirror(name)) for name in tables)
@@ -74,7 +65,6 @@ def append_asked(
     definition: Definition,
     queries: tuple[Query, ...],
     tag: CommitTag,
-    counted: Asked | None = None,
 ) -> Written | None:
     """Answer queries and append their answers to the view delta in one commit."""
     mirrors = asked_tables(context, definition.tables)
@@ -84,7 +74,7 @@ def append_asked(
         for query in queries:
             moments = CatalogMoments(context.catalog, definition)
             sources = moments.sources(BEGINNING)
-            with _asked_for(context, definition, query, mirrors, sources, counted):
+            with _asked_for(context, definition, query, mirrors, sources):
                 text = view_delta_sql([query], names, sources)
                 answers.append(kept.enter_context(context.engine.staging.changes(text)).name)
         frame = context.engine.compute(union_sql(answers))
@@ -100,7 +90,7 @@ def asked_whole(context: Context, definition: Definition, csn: Csn) -> Iterator[
     mirrors = asked_tables(context, definition.tables)
     questions = [_Question(mirror, csn, (), None) for mirror in mirrors.values()]
     with ExitStack() as stack:
-        states = _answered(context, stack, questions, Asked())
+        states = _answered(context, stack, questions)
         stack.enter_context(providing({(q.mirror.name, csn): s for q, s in zip(questions, states, strict=True)}))
         yield
 
@@ -112,7 +102,6 @@ def _asked_for(
     query: Query,
     mirrors: dict[str, MirrorRecord],
     sources: Sources,
-    counted: Asked | None,
 ) -> Iterator[None]:
     """Let a query find the states that it needs."""
     with ExitStack() as stack:
@@ -120,7 +109,7 @@ def _asked_for(
         for wave in _waves(askings(query, mirrors, _Comparable(definition, mirrors)), mirrors):
             with providing(given):
                 questions = [_question(context, each, mirrors[each.table], query, sources) for each in wave]
-            states = _answered(context, stack, questions, counted or Asked())
+            states = _answered(context, stack, questions)
             given |= {(each.table, each.at): state for each, state in zip(wave, states, strict=True)}
         stack.enter_context(providing(given))
         yield
@@ -178,7 +167,7 @@ def _question(context: Context, asking: Asking, mirror: MirrorRecord, query: Que
     return _Question(mirror, asking.at, tuple(column for column, _ in by.pairs), [tuple(row) for row in found])
 
 
-def _answered(context: Context, stack: ExitStack, questions: Sequence[_Question], counted: Asked) -> list[State]:
+def _answered(context: Context, stack: ExitStack, questions: Sequence[_Question]) -> list[State]:
     """The states that questions ask for, all sources at once; kept until the stack is closed."""
     if not questions:
         return []
@@ -186,9 +175,9 @@ def _answered(context: Context, stack: ExitStack, questions: Sequence[_Question]
         shipped = list(pool.map(lambda question: _shipped(context, question), questions))
     states = []
     for question, found in zip(questions, shipped, strict=True):
-        counted.queries += found.queries
-        counted.keys += len(question.keys or ())
-        counted.rows += found.rows
+        context.questions.queries += found.queries
+        context.questions.keys += len(question.keys or ())
+        context.questions.rows += found.rows
         states.append(_state(context, stack, question, found))
     return states
 
