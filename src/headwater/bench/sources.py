@@ -231,9 +231,7 @@ def _rate(server: PostgresServer) -> float:
 def _pgbench(server: PostgresServer, *arguments: str) -> str:
     program = server.binaries / "pgbench"
     where = ["-h", "127.0.0.1", "-p", str(server.port), "-U", SERVER_USER, "bench"]
-    done = subprocess.run(
-        [program, *arguments, *where], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
+    done = subprocess.run([program, *arguments, *where], capture_output=True, text=True, check=True)
     return done.stdout
 
 
