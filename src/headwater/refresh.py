@@ -99,6 +99,8 @@ def _choice(context: Context, view: ViewRecord, definition: Definition, target: 
         return None
     if context.catalog.users_of(view.name):
         return None
+    if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
+        return None  # from scratch would ship whole tables, which nobody has counted
     changed, csns = {}, set()
     for table in definition.tables:
         units = context.catalog.units(table, start, target)

@@ -108,18 +108,12 @@ class SparkMirrorStore:
     # ------------------------------------------------------------------ tables
 
     def create(self, target: MirrorTarget) -> None:
-        self._create(target.log_location, target.columns, [CSN, COUNT])
+        create_rows_table(self._engine, target.log_location, target.columns, [CSN, COUNT])
         if target.state is not None:
-            self._create(target.location, target.columns, [COUNT])
+            create_rows_table(self._engine, target.location, target.columns, [COUNT])
             # A log that takes away what is not there would make a wrong table: Delta refuses the commit.
             guard = add_constraint_sql(target.location, "hw_positive", f"{COUNT} > 0")
             self._engine.run(guard, f"guarding {target.location}")
-
-    def _create(self, location: str, columns: Columns, bookkeeping: Sequence[str]) -> None:
-        # With name mapping any name of PostgreSQL's can be stored.
-        properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
-        text = create_table_sql(location, columns, bookkeeping=bookkeeping, cluster_by=(), properties=properties)
-        self._engine.run(text, f"creating {location}")
 
     def remove(self, target: MirrorTarget) -> None:
         for place in (target.log_location, target.location, _copy_of(target)):
@@ -192,7 +186,7 @@ class SparkMirrorStore:
         """A fresh copy as plain rows, beside the table."""
         place = _copy_of(target)
         remove_directory(place)  # of an earlier try
-        self._create(place, target.columns, [])
+        create_rows_table(self._engine, place, target.columns)
         for number, chunk in enumerate(_chunks(rows)):
             frame = self._engine.frame(arrow_rows(chunk, target.columns), arrow_schema_text(target.columns))
             tag = CommitTag(f"headwater:{target.mirror_id}:copy", number, {"step": 0, "ordinal": number})
@@ -226,6 +220,13 @@ class SparkMirrorStore:
 
     def _fence(self, location: str, tag: CommitTag, doing: str) -> None:
         self._engine.append(self._engine.compute(nothing_sql(location)), location, tag, doing)
+
+
+def create_rows_table(engine: SparkEngine, location: str, columns: Columns, bookkeeping: Sequence[str] = ()) -> None:
+    """A Delta table for rows of a source; with name mapping any name that the source allows can be stored."""
+    properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    text = create_table_sql(location, columns, bookkeeping=bookkeeping, cluster_by=(), properties=properties)
+    engine.run(text, f"creating {location}")
 
 
 _LOG_COLUMNS: Columns = ((CSN, "bigint"), (COUNT, "bigint"))

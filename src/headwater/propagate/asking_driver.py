@@ -27,7 +27,7 @@ from headwater.algebra.plan import Scan
 from headwater.algebra.query import Query
 from headwater.algebra.time import BEGINNING, Csn
 from headwater.capture.driver import capture, problem_of
-from headwater.capture.mirror_store import arrow_rows, arrow_schema_text
+from headwater.capture.mirror_store import arrow_rows, arrow_schema_text, create_rows_table
 from headwater.catalog.records import Columns, MirrorRecord, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
@@ -216,6 +216,7 @@ def _kept(context: Context, rows: Iterator[Row], columns: Columns) -> tuple[pa.T
     if len(first) < ROWS_IN_MEMORY:
         return arrow_rows(first, columns), None
     location = f"{context.location.rstrip('/')}/staging/__hw_asked_{uuid.uuid4().hex}"
+    create_rows_table(context.engine, location, columns)
     number, chunk = 0, first
     while chunk:
         tag = CommitTag(location, number, {"step": 0, "ordinal": number})

@@ -10,6 +10,7 @@ from headwater.context import Context
 from headwater.definition import Definition
 from headwater.errors import InvalidInput
 from headwater.pinning import State, providing
+from headwater.sql.relations import current_table
 
 
 @contextmanager
@@ -26,10 +27,16 @@ def whole_states(context: Context, definition: Definition, csn: Csn) -> Iterator
 
 @contextmanager
 def typed_states(context: Context, csn: Csn) -> Iterator[None]:
-    """Relations of the right types and without rows in place of the tables that are not copied, to check a text by."""
-    mirrors = [mirror for mirror in context.catalog.mirrors() if mirror.mode == "query"]
-    columns = {mirror.name: context.catalog.base_table(mirror.name).columns for mirror in mirrors}
-    with providing({(name, csn): State(kinds, None, (), (), "") for name, kinds in columns.items()}):
+    """Relations of the right columns in place of the tables that are not copied, to check a text by; not to be run.
+
+    Their logs: of a relation that is known to be empty Spark's optimizer would leave nothing to compare.
+    """
+    given = {}
+    for mirror in context.catalog.mirrors():
+        if mirror.mode == "query":
+            columns = context.catalog.base_table(mirror.name).columns
+            given[mirror.name, csn] = State(columns, current_table(mirror.log_location), (), (), mirror.log_location)
+    with providing(given):
         yield
 
 
