@@ -28,8 +28,11 @@ from headwater.errors import (
 from headwater.sources import opening
 from headwater.sources.postgres.connection import connect
 from headwater.sources.postgres.slot import drop_slot, slot_state
+from tests.postgres_server import PostgresServer
+from tests.postgres_server import _run as run_server_program
 from tests.sources.postgres.conftest import Source
 from tests.sources.postgres.mirror_world import World, contents
+from tests.support.proxy import proxied
 
 
 @pytest.fixture
@@ -368,3 +371,45 @@ def test_transactions_beyond_the_horizon_wait(world: World, shop: str, source: S
     world.clock = system_clock
     assert world.capture().csn == 1
     assert world.rows("a") == contents(source.owner, "a")
+
+
+def test_a_network_that_is_cut_at_any_byte_loses_and_doubles_nothing(world: World, shop: str, source: Source) -> None:
+    dice = random.Random(5)
+    with proxied(source.address.host, source.address.port) as proxy:
+        through = shop.replace(f":{source.address.port}/", f":{proxy.port}/")
+        world.track("a", through, table="a")
+        world.track("b", through, table="b")
+        for step in range(12):
+            source.run(f"INSERT INTO a VALUES ({2000 + step}, 'x')", f"INSERT INTO b VALUES ({step}, 1)")
+            source.run(f"DELETE FROM a WHERE k = {2000 + step - 2}")
+            proxy.cut_after(dice.randrange(1, 1200))
+            captured = world.capture()
+            assert not captured.problems
+        proxy.cut_after(None)
+        world.capture()
+        assert proxy.cuts > 5, proxy.cuts
+        for name in ("a", "b"):
+            assert world.rows(name) == contents(source.owner, name)
+        assert len({unit.transaction for unit in world.context.catalog.units()}) == world.newest() == 24 - 2
+
+
+def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
+    world: World, shop: str, source: Source, postgres: PostgresServer
+) -> None:
+    world.track("a", shop, table="a")
+    data = str(postgres.directory / "data")
+    restart = ["-D", data, "-l", str(postgres.log), "-m", "immediate", "-w", "-t", "60", "restart"]
+    for step in range(2):
+        writer = psycopg.connect(shop, autocommit=True)
+        writer.execute("SET synchronous_commit = on")
+        writer.execute("INSERT INTO a VALUES (%s, 'x')", (3000 + step,))
+        world.capture()
+        writer.execute("INSERT INTO a VALUES (%s, 'y')", (4000 + step,))
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO a VALUES (%s, 'never')", (5000 + step,))
+        run_server_program(postgres.binaries / "pg_ctl", *restart, cwd=postgres.directory)
+        writer.close()
+        world.capture()
+    with psycopg.connect(shop, autocommit=True) as reader:
+        assert world.rows("a") == contents(reader, "a")
+    assert world.newest() == 4
