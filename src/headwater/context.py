@@ -8,13 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headwater.catalog.store import Catalog
 from headwater.durable import Listener, nobody
 from headwater.engine.spark import SparkEngine
 from headwater.engine.statistics import Statistics
 from headwater.sources.delta import DeltaSource
+from headwater.sources.opening import Feeds
+
+if TYPE_CHECKING:
+    from headwater.capture.mirror_store import MirrorStore
 
 Clock: TypeAlias = Callable[[], int]
 Progress: TypeAlias = Callable[[str], None]
@@ -34,6 +38,15 @@ class Sizes:
 
 
 @dataclass(slots=True)
+class Questions:
+    """What sources were asked for since the lake was opened: sub-queries, keys sent, rows shipped."""
+
+    queries: int = 0
+    keys: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
 class Context:
     catalog: Catalog
     engine: SparkEngine
@@ -46,8 +59,10 @@ class Context:
     reached: Listener = nobody
     progress: Progress = field(default=silent)
     sizes: Sizes = field(default=Sizes())
+    questions: Questions = field(default_factory=Questions)
+    feeds: Feeds = field(default_factory=Feeds)
+    mirror_store: MirrorStore | None = None  # another place for mirrored tables than Delta, for tests
     statistics: Statistics = field(init=False)
-    stored_rows: dict[tuple[str, int], int] = field(default_factory=dict)  # of view tables, by their newest version
     ran: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:

@@ -18,14 +18,16 @@ from sqlglot import exp
 from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, all_scans
 from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
-from headwater.catalog.records import BaseTable, Columns, ViewRecord
+from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError
+from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, carrying
+from headwater.sql.dialect import quoted, subquery
 from headwater.sql.layouts import counted_view
 from headwater.sql.lower import Lowered, lower
-from headwater.sql.relations import Changes, Sources
-from headwater.sql.storage import bag, delta_rows, over_relations, stored, table_at
+from headwater.sql.relations import Changes, LoggedChanges, Sources, logged_rows, snapshot_table
+from headwater.sql.storage import bag, over_relations, stored
 from headwater.sql.summing import sums_of
 from headwater.sql.transitions import NodeRelations
 
@@ -140,10 +142,8 @@ class Definition:
 
     def at(self, catalog: Catalog, csn: Csn) -> str:
         """The user's own text over the tables and views as they were at a csn."""
-        versions = catalog.versions_at(self.tables, csn)
         relations: dict[str, exp.Query] = {
-            name: table_at(catalog.base_table(name).location, versions[name], use.mentioned)
-            for name, use in self.tables.items()
+            name: table_rows(catalog, name, csn, use.mentioned) for name, use in self.tables.items()
         }
         below = ViewRelations(catalog, self.views)
         relations |= {name: below.state(name, csn) for name in self.views}
@@ -227,7 +227,7 @@ class ViewRelations:
 
     def changes(self, name: str, interval: Interval) -> exp.Query:
         view, columns = self._record(name)
-        return delta_rows(view.delta_location, interval, columns)
+        return logged_rows(view.delta_location, interval, columns)
 
     def nothing(self, name: str) -> exp.Query:
         view, columns = self._record(name)
@@ -244,6 +244,7 @@ class CatalogMoments:
         self._versions: dict[tuple[str, Csn], int] = {}
         self._changes: dict[tuple[str, Interval], tuple[tuple[int, Csn], ...]] = {}
         self._below: dict[str, frozenset[str]] = {}
+        self._mirrors: dict[str, MirrorRecord | None] = {}
 
     def sources(self, begin: Csn) -> Sources:
         """Everything that a plan of the view may scan; ``begin`` is a csn at which all of it can be had."""
@@ -277,17 +278,34 @@ class CatalogMoments:
             self._versions[table, csn] = self._catalog.version_at(table, csn)
         return self._versions[table, csn]
 
+    def mirror(self, table: str) -> MirrorRecord | None:
+        """How the table is kept, if it is a mirror."""
+        if table not in self._mirrors:
+            self._mirrors[table] = self._catalog.mirror(table)
+        return self._mirrors[table]
+
+    def state(self, table: str, csn: Csn) -> exp.Expr:
+        mirror = self.mirror(table)
+        if mirror is None:
+            return snapshot_table(self.location(table), self.version(table, csn))
+        used = self._definition.used_columns(table) if table in self._definition.tables else ()
+        if mirror.mode == "query" and provided(table, csn) is None:
+            # Shown by explain; nobody can run it.
+            return exp.Table(this=quoted(f"{table} at csn {csn}, asked of its source"))
+        return subquery(table_rows(self._catalog, table, csn, used or None), "__hw_source")
+
     def _numbered(self, table: str, interval: Interval) -> tuple[tuple[int, Csn], ...]:
         if (table, interval) not in self._changes:
             units = self._catalog.units(table, interval.start, interval.end)
             self._changes[table, interval] = tuple((unit.version, unit.csn) for unit in units)
         return self._changes[table, interval]
 
-    def changes(self, table: str, interval: Interval) -> Changes:
+    def changes(self, table: str, interval: Interval) -> Changes | LoggedChanges:
         versions = self._numbered(table, interval)
         if not versions:
             raise InternalError(f"{table} has no changes in {interval}, yet a query asks for them.")
-        return Changes(versions)
+        mirror = self.mirror(table)
+        return Changes(versions) if mirror is None else LoggedChanges(mirror.log_location)
 
     def has_changes(self, name: str, interval: Interval) -> bool:
         return any(self._numbered(table, interval) for table in self.base_tables(name))

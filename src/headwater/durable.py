@@ -15,6 +15,11 @@ from typing import TypeAlias
 class DurablePoint(Enum):
     CAPTURE_LOOKED = "capture: commits were seen, none is numbered"
     CAPTURE_NUMBERED = "capture: units of work are numbered"
+    ROUND_INTENDED = "capture: a round of mirrored changes is recorded, none is written"
+    ROUND_LOGGED = "capture: the changes are in the logs, the tables are as before"
+    ROUND_SETTLED = "capture: logs and tables are written, nothing is numbered"
+    ROUND_NUMBERED = "capture: the round is numbered, its sources still keep what it read"
+    ROUND_GIVEN_UP = "capture: what a round left behind is removed"
     PROPAGATE_INTENDED = "propagate: the step is recorded as intended"
     PROPAGATE_APPENDED = "propagate: the view delta is appended, the frontier has not moved"
     PROPAGATE_ADVANCED = "propagate: the frontier has moved"

@@ -7,11 +7,12 @@ each can be called, suspended and run in a process of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from sqlglot import exp
@@ -20,10 +21,11 @@ from headwater import lifecycle
 from headwater.algebra.time import Csn
 from headwater.apply.driver import high_water_mark
 from headwater.calibration import STEPS, Calibration, calibrate, refresh_within
+from headwater.capture.attach import attach, detach, is_source, reattach
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
 from headwater.catalog.database import system_clock
-from headwater.catalog.records import ViewRecord
+from headwater.catalog.records import BaseTable, MirrorRecord, ViewRecord
 from headwater.catalog.store import open_catalog
 from headwater.context import Context, name_lease, propagate_lease, silent
 from headwater.definition import Definition, base_tables_of
@@ -34,6 +36,7 @@ from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
 from headwater.explain import Explanation, explain, explain_draft
 from headwater.measured import ViewMeasure, backlog_of, below_seconds, gather, measure_of
 from headwater.moments import Moment, from_micros, resolve
+from headwater.pinning import table_rows
 from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
 from headwater.schedule.keeping import Seen
@@ -58,7 +61,7 @@ from headwater.sql.statements import (
     ShowViews,
     parse_statement,
 )
-from headwater.sql.storage import over_relations, table_at
+from headwater.sql.storage import over_relations
 from headwater.values import (
     CollectionReport,
     LakeStatus,
@@ -86,14 +89,34 @@ class Lake:
 
     # ------------------------------------------------------------------ tables
 
-    def track(self, name: str, where: str | Path, *, enable_change_feed: bool = False, mode: str = "versioned") -> None:
-        """Follow a Delta table under a name that views use.
+    def track(
+        self,
+        name: str,
+        where: str | Path,
+        *,
+        enable_change_feed: bool = False,
+        mode: str | None = None,
+        **source: Any,
+    ) -> None:
+        """Follow a table under a name that views use.
 
-        ``where`` is a path, a URI or the name of a table in Spark's catalog. ``mode`` 'live' is for tables whose past
-        can't be read (short retention): views on them are propagated by compensation.
+        ``where`` is a Delta table (a path, a URI or its name in Spark's catalog), ``postgresql://user@host/database``,
+        or ``messages:`` and the place of change messages. ``mode`` of a Delta table is 'versioned', or 'live' if its
+        past can't be read (short retention): views on it are propagated by compensation. A table of a database is
+        kept as a 'mirror', or in mode 'query', which copies nothing. ``source`` are the options of the source
+        (``headwater.capture.attach``): ``table='schema.name'``, ``columns``, ``types``, ``prepare`` and others.
         """
         if not NAME.fullmatch(name):
             raise InvalidInput(f"{name!r} is not a name.", remedy="Use letters, digits and _, not a digit first.")
+        if is_source(str(where)):
+            self._require_free(name)
+            attach(self._context, name, str(where), mode, source)
+            return
+        if source:
+            raise InvalidInput(
+                f"A Delta table takes no option {', '.join(sorted(source))}.", remedy="Leave it out, or give a source."
+            )
+        mode = mode or "versioned"
         if mode not in ("versioned", "live"):
             raise InvalidInput(f"Unknown mode {mode!r}.", remedy="Use 'versioned' or 'live'.")
         self._require_free(name)
@@ -104,9 +127,19 @@ class Lake:
         self._context.source.require_change_feed(name, table)
         track(self._context, name, table, mode)
 
-    def resync(self, name: str) -> None:
-        """Begin anew with a table whose changes were lost: views on it are recomputed at their next refresh."""
+    def resync(self, name: str, *, state: str | Path | None = None, version: int | None = None) -> None:
+        """Begin anew with a table whose changes were lost.
+
+        Views on a Delta table are recomputed at their next refresh. Of a mirrored table the difference is found,
+        deletions too, and views take it in as one more change. A table that only messages tell of can't be asked:
+        ``state`` is then a Delta table with its rows as they were at ``version`` of its numbering.
+        """
         record = self._context.catalog.base_table(name)
+        if self._context.catalog.mirror(name) is not None:
+            reattach(self._context, name, None if state is None else _place_of(state), version)
+            return
+        if state is not None or version is not None:
+            raise InvalidInput("A Delta table is its own state.", remedy="Give no state and no version.")
         table = self._context.source.describe(name, record.location)
         self._context.source.require_change_feed(name, table)
         resync(self._context, name, table)
@@ -114,6 +147,9 @@ class Lake:
     def untrack(self, name: str) -> None:
         """Stop following a table; refused while a view uses it."""
         self._context.catalog.base_table(name)
+        if self._context.catalog.mirror(name) is not None:
+            detach(self._context, name)
+            return
         with self._context.catalog.lease(name_lease(name), wait=self._context.lease_wait) as lease:
             self._context.catalog.remove_base_table(lease, name)
 
@@ -183,6 +219,8 @@ class Lake:
         captured = capture(self._context)
         if captured.problems:
             raise captured.problems[0]
+        for unreachable in captured.unreachable.values():
+            raise unreachable
         return captured.csn
 
     def propagate(self, view: str, to: Moment | None = None) -> int:
@@ -243,8 +281,7 @@ class Lake:
         return self._context.engine.query(to_text(pinned_relation(pin_view(self._context, name, moment))))
 
     def _table_relation(self, name: str, csn: Csn) -> exp.Query:
-        table = self._context.catalog.base_table(name)
-        return table_at(table.location, self._context.catalog.version_at(name, csn))
+        return table_rows(self._context.catalog, name, csn)
 
     # ------------------------------------------------------------------ releases and snapshots
 
@@ -321,17 +358,25 @@ class Lake:
 
     def units_of_work(self) -> list[UnitOfWork]:
         return [
-            UnitOfWork(u.csn, "delta", u.table, u.version, from_micros(u.committed_at), u.operation, u.rows)
+            UnitOfWork(
+                u.csn,
+                u.source or "delta",
+                u.table,
+                u.version,
+                from_micros(u.committed_at),
+                u.operation,
+                u.rows,
+                u.transaction,
+            )
             for u in self._context.catalog.units()
         ]
 
     def status(self) -> LakeStatus:
         catalog = self._context.catalog
         newest = catalog.newest_csn()
-        tables = tuple(
-            TableStatus(t.name, t.location, t.mode, t.since_csn, t.captured_version, t.problem)
-            for t in catalog.base_tables()
-        )
+        mirrors = {mirror.name: mirror for mirror in catalog.mirrors()}
+        waiting = {source.source_id: source.waiting or [] for source in catalog.sources()}
+        tables = tuple(_table_status(t, mirrors.get(t.name), waiting) for t in catalog.base_tables())
         return LakeStatus(
             self._context.location,
             catalog.url,
@@ -412,6 +457,7 @@ class Lake:
 
     def close(self) -> None:
         """Close the catalog; the Spark session stays, it may be the caller's."""
+        self._context.feeds.close()
         self._context.engine.close()
         self._context.catalog.close()
 
@@ -440,6 +486,16 @@ class Lake:
         if name.lower() in taken | views:
             kind = "tracked table" if name.lower() in taken else "view"
             raise NameTaken(f"There is a {kind} {name!r} already.", remedy="Choose another name.", name=name)
+
+
+def _table_status(
+    table: BaseTable, mirror: MirrorRecord | None, waiting: Mapping[str, list[dict[str, Any]]]
+) -> TableStatus:
+    found = TableStatus(table.name, table.location, table.mode, table.since_csn, table.captured_version, table.problem)
+    if mirror is None:
+        return found
+    awaited = tuple(each for each in waiting.get(mirror.source_id, ()) if each.get("table") in (None, table.name))
+    return replace(found, mode=mirror.mode, source=mirror.source_id, waiting=awaited)
 
 
 class _Upkeep:

@@ -52,7 +52,9 @@ from headwater.errors import (
     UnsupportedSql,
 )
 from headwater.measured import gather, require_feasible
+from headwater.pinning import table_rows
 from headwater.propagate.driver import require_captured
+from headwater.propagate.states import require_askable, typed_states, whole_states
 from headwater.refresh import Policy, bring_below
 from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
 from headwater.schedule.service_level import POLICIES, ServiceLevel
@@ -186,6 +188,11 @@ def require_promise(context: Context, options: Mapping[str, str], view: ViewReco
 def check(context: Context, statement: CreateView) -> Draft:
     """Everything that can be wrong with a CREATE, without making anything."""
     csn = capture(context).csn
+    with typed_states(context, csn):
+        return _checked(context, statement, csn)
+
+
+def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
     text, positioned = statement.query, statement.positioned_query
     policy = Policy.of(statement.options)
     tables = _tables_at(context, positioned, csn)
@@ -216,6 +223,7 @@ def check(context: Context, statement: CreateView) -> Draft:
             remedy=f"Choose among {', '.join(output)}.",
         )
     leaves, method = _settings(context, statement.options, definition, csn)
+    require_askable(context, definition, method)
     return Draft(definition, columns, csn, leaves, method, layout_of(statement.options))
 
 
@@ -278,6 +286,9 @@ def _tables_at(context: Context, text: str, csn: Csn) -> dict[str, tuple[tuple[s
     for name in sorted(_named(text) & tracked.keys()):
         table = tracked[name]
         version = context.catalog.version_at(table.name, csn)
+        if context.catalog.mirror(table.name) is not None:
+            found[table.name] = table.columns
+            continue
         with reading_table(table.name, version, f"reading the columns of {table.name}"):
             frame = context.engine.query(to_text(table_at(table.location, version)))
             found[table.name] = context.engine.columns(frame)
@@ -301,10 +312,7 @@ def _views_at(context: Context, text: str, csn: Csn) -> dict[str, Columns]:
 
 def _relations_at(context: Context, tables: Iterable[str], views: Iterable[str], csn: Csn) -> dict[str, exp.Query]:
     """Tables and views as they are at a csn, by name."""
-    versions = context.catalog.versions_at(tables, csn)
-    relations: dict[str, exp.Query] = {
-        name: table_at(context.catalog.base_table(name).location, version) for name, version in versions.items()
-    }
+    relations: dict[str, exp.Query] = {name: table_rows(context.catalog, name, csn) for name in tables}
     below = ViewRelations(context.catalog, views)
     return relations | {name: below.state(name, csn) for name in views}
 
@@ -426,12 +434,15 @@ def _make(
         create_view_table(context, location, stored, statement.cluster_by, draft.layout)
         create_delta_table(context, delta_location, stored)
         names = [name for name, _ in stored]
-        text = stored_text(draft.layout, full_text(context, draft.definition, names, draft.csn), names, draft.csn)
         tag = CommitTag(
             f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
         )
         began = time.monotonic()
-        with context.engine.under(draft.definition.settings):
+        with (
+            whole_states(context, draft.definition, draft.csn),
+            context.engine.under(draft.definition.settings),
+        ):
+            text = stored_text(draft.layout, full_text(context, draft.definition, names, draft.csn), names, draft.csn)
             frame = context.engine.compute(text)
             written = context.engine.append(frame, location, tag, f"computing {statement.name}")
         seconds = time.monotonic() - began

@@ -65,9 +65,7 @@ def refresh(context: Context, name: str, to: Csn | None, *, captured: Csn | None
     """
     started = time.monotonic()
     before = context.catalog.view(name)
-    target = (capture(context).csn if captured is None else captured) if to is None else to
-    if to is None:
-        require_captured(context, Definition.load(before))
+    target = _newest(context, Definition.load(before), captured) if to is None else to
     begun, rows = started, 0
     for stop in _stops(context, before, target)[:-1]:
         rows += _refresh_once(context, name, stop, None, begun).rows
@@ -117,6 +115,20 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
     return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds, costs)
 
 
+def _newest(context: Context, definition: Definition, known: Csn | None) -> Csn:
+    """The newest state of the view's tables (``known``, where it was just captured).
+
+    Raises if one of them can't be captured any further, or not now.
+    """
+    captured = None if known is not None else capture(context)
+    require_captured(context, definition)
+    if captured is None:
+        return Csn(known or 0)
+    for table in sorted(base_tables_of(context.catalog, definition) & captured.unreachable.keys()):
+        raise captured.unreachable[table]
+    return captured.csn
+
+
 def _choice(context: Context, view: ViewRecord, definition: Definition, target: Csn) -> Choice | None:
     """What each way would take, for a view that leaves it to us and has changes to take in."""
     start = high_water_mark(context, view)
@@ -124,6 +136,8 @@ def _choice(context: Context, view: ViewRecord, definition: Definition, target: 
         return None
     if context.catalog.users_of(view.name):
         return None
+    if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
+        return None  # from scratch would ship whole tables, which nobody has counted
     changed, csns = {}, set()
     for table in definition.tables:
         units = context.catalog.units(table, start, target)

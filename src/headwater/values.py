@@ -44,6 +44,7 @@ class UnitOfWork:
     committed_at: datetime
     operation: str
     rows: int | None
+    transaction: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "committed_at": self.committed_at.isoformat()}
@@ -57,6 +58,10 @@ class TableStatus:
     since_csn: int
     version: int
     problem: dict[str, Any] | None
+    source: str | None = None
+    """Of a table that is kept by a source's changes: which."""
+    waiting: tuple[dict[str, Any], ...] = ()
+    """What its source waits for, and why."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

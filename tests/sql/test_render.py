@@ -13,7 +13,7 @@ from headwater.algebra.time import Csn, Interval
 from headwater.propagate.frontier import Frontier, advance
 from headwater.sql.dialect import to_text
 from headwater.sql.lower import lower
-from headwater.sql.relations import Changes, Sources, changes_of
+from headwater.sql.relations import Changes, Sources, changes_of, snapshot_table
 from headwater.sql.render import view_delta_sql
 
 TABLES = {"r": ("k", "v"), "s": ("k", "w"), "t": ("k", "u")}
@@ -30,6 +30,9 @@ class Moments:
 
     def version(self, table: str, csn: Csn) -> int:
         return csn + 10
+
+    def state(self, table: str, csn: Csn) -> exp.Expr:
+        return snapshot_table(self.location(table), self.version(table, csn))
 
     def changes(self, table: str, interval: Interval) -> Changes:
         return Changes([(csn + 10, Csn(csn)) for csn in range(interval.start + 1, interval.end + 1)])

@@ -19,13 +19,15 @@ from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
+from headwater.engine.net_change import CountedTable, add_net_change
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
+from headwater.propagate.states import whole_states
 from headwater.sql.dialect import to_text
 from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.render import named_state
-from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql, merge_sql, rewritten_sql
+from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql
 from headwater.sql.timeline import beginning_sql
 
 _RECENT = 3  # commits among which our own is looked for first
@@ -153,20 +155,9 @@ def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, ta
     """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
     if view.layout == "timeline":
         return timeline.install(context, view, interval, sign, tag)
-    names = [name for name, _ in view.stored]
+    table = CountedTable(view.location, view.version, view.delta_location, [name for name, _ in view.stored])
     doing = f"applying {interval} to {view.name}"
-    before = context.stored_rows.pop((view.location, view.version), None)
-    if before is None:
-        before = context.engine.rows_in(view.location, view.version)
-    if before > context.sizes.small_view:
-        text = merge_sql(view.location, view.delta_location, interval, names, sign=sign)
-        written = context.engine.merge(text, tag, doing)
-    else:
-        text = rewritten_sql(view.location, view.version, view.delta_location, interval, names, sign=sign)
-        written = context.engine.rewrite(text, view.location, before, tag, doing)
-    if written is not None and written.growth is not None:
-        context.stored_rows[view.location, written.version] = before + written.growth
-    return written
+    return add_net_change(context.engine, table, interval, sign, tag, doing, small=context.sizes.small_view)
 
 
 def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
@@ -255,9 +246,9 @@ def _recompute(
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
-    text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
     doing = f"recomputing {view.name}"
-    with context.engine.under(definition.settings):
+    with whole_states(context, definition, csn), context.engine.under(definition.settings):
+        text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
         frame = context.engine.compute(text)
         written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
     rows, version = (written.rows, written.version) if written else (0, view.version)

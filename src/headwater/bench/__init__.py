@@ -17,13 +17,14 @@ BENCHES: dict[str, str] = {
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
     "he": "asymmetric batching as in [He05]: cost functions, plans simulated and run, refresh times, streams",
     "service": "headwater run on a live stream: refreshes on demand within the response time, and what that costs",
+    "sources": "what PostgreSQL sources are asked for, beside whole tables, and how much of their own rate they keep",
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
 OPTIONS: dict[str, frozenset[str]] = {
     "he": frozenset({"repeats"}),
     "service": frozenset({"minutes"}),
     "mauve": frozenset({"minutes", "parts", "readers"}),
-    "tpch": frozenset({"queries", "fractions", "repeats"}),
+    "tpch": frozenset({"queries", "fractions", "repeats", "changes"}),
 }
 
 

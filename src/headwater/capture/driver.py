@@ -6,19 +6,24 @@ and views that do not use it go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from headwater.algebra.time import Csn
-from headwater.capture.ordering import SeenCommit, order, tag_of
+from headwater.capture.feeds import blamed, move_on, read_feeds
+from headwater.capture.mirroring import carry_out, give_up
+from headwater.capture.ordering import SeenCommit, tag_of
+from headwater.capture.rounds import FromFeed, plan_round
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import BaseTable, Commit, JsonObject
+from headwater.catalog.records import BaseTable, Commit, JsonObject, MirrorRecord
 from headwater.context import CAPTURE, Context
 from headwater.durable import DurablePoint
 from headwater.engine.spark import StoredCommit
-from headwater.errors import SourceProblem, by_code
+from headwater.errors import DatabaseProblem, SourceProblem, by_code
 from headwater.sources.delta import NO_DATA_CHANGE, DeltaTable, rows_of
+from headwater.sources.feed import FeedBatch, FeedChange
 
 _PATIENCE = 600.0  # seconds that a unit of work of several commits may stay incomplete
 _MICROS = 1_000_000
@@ -26,8 +31,11 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Captured:
+    """``unreachable``: tables of sources that could not be read this time, and may be the next."""
+
     csn: Csn
     problems: tuple[SourceProblem, ...]
+    unreachable: Mapping[str, DatabaseProblem] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,11 @@ def capture(context: Context) -> Captured:
     """Number every commit up to a horizon taken now."""
     with context.catalog.lease(CAPTURE, ttl=context.lease_ttl, wait=context.lease_wait) as lease:
         return _capture(context, lease)
+
+
+def capture_under(context: Context, lease: Lease) -> Captured:
+    """The same for who holds the lease."""
+    return _capture(context, lease)
 
 
 def track(context: Context, name: str, table: DeltaTable, mode: str) -> BaseTable:
@@ -91,27 +104,92 @@ def _horizon(context: Context) -> int:
 def _capture(context: Context, lease: Lease, *, horizon: int | None = None, apart_from: str | None = None) -> Captured:
     if horizon is None:
         horizon = _horizon(context)
+    give_up(context, lease)
+    unreachable: dict[str, DatabaseProblem] = {}
+    while not _round(context, lease, horizon, apart_from, unreachable):
+        pass
     followed = [table for table in context.catalog.base_tables() if table.name != apart_from]
-    healthy = [table for table in followed if table.problem is None]
-    looks = _look(context, healthy)
-    histories = {
-        look.table.name: [_seen(look.table.name, c) for c in look.commits if c.operation not in NO_DATA_CHANGE]
-        for look in looks
-    }
-    units = order(histories, horizon, patience=int(_PATIENCE * _MICROS))
-    problems = {look.table.name: look.problem for look in looks if look.problem}
-    context.reached(DurablePoint.CAPTURE_LOOKED)
-    captured = _captured(looks, units, horizon)
-    if units or problems or captured:
-        context.catalog.number_units(
-            lease,
-            [[Commit(c.table, c.version, c.timestamp, c.operation, c.rows) for c in unit] for unit in units],
-            captured=captured,
-            problems={name: problem.as_dict() for name, problem in problems.items()},
-        )
-    context.reached(DurablePoint.CAPTURE_NUMBERED)
     known = [problem_of(table) for table in followed if table.problem is not None]
-    return Captured(context.catalog.newest_csn(), (*known, *problems.values()))
+    return Captured(context.catalog.newest_csn(), tuple(known), unreachable)
+
+
+def capture_with(
+    context: Context, lease: Lease, newcomer: MirrorRecord, take: Callable[[FeedChange], None]
+) -> JsonObject | None:
+    """One round in which the source of a table that is not followed yet is read for it too; where its log stands now.
+
+    ``take`` is given the newcomer's changes.
+    """
+    unreachable: dict[str, DatabaseProblem] = {}
+    _round(context, lease, _horizon(context), None, unreachable, newcomer, take)
+    if newcomer.name in unreachable:
+        raise unreachable[newcomer.name]
+    return context.catalog.source(newcomer.source_id).position
+
+
+def _round(
+    context: Context,
+    lease: Lease,
+    horizon: int,
+    apart_from: str | None,
+    unreachable: dict[str, DatabaseProblem],
+    newcomer: MirrorRecord | None = None,
+    take: Callable[[FeedChange], None] | None = None,
+) -> bool:
+    """Look at everything once and number what is there up to the horizon; False when sources have more.
+
+    Sources that can't be read are passed over and noted.
+    """
+    mirrored = {mirror.name for mirror in context.catalog.mirrors()}
+    followed = [table for table in context.catalog.base_tables() if table.name != apart_from]
+    healthy = [table for table in followed if table.problem is None and table.name not in mirrored]
+    with ExitStack() as stack:
+        batches, problems = read_feeds(context, stack, unreachable, newcomer)
+        looks = _look(context, healthy)
+        histories = {
+            look.table.name: [_seen(look.table.name, c) for c in look.commits if c.operation not in NO_DATA_CHANGE]
+            for look in looks
+        }
+        new = None if newcomer is None else newcomer.name
+        _require_newcomer(batches, newcomer)
+        patience = int(_PATIENCE * _MICROS)
+        planned = plan_round(histories, batches, horizon, patience=patience, newcomer=new)
+        problems |= {look.table.name: look.problem.as_dict() for look in looks if look.problem}
+        context.reached(DurablePoint.CAPTURE_LOOKED)
+        units = [unit for unit in planned.units if not isinstance(unit, FromFeed)]
+        captured = _captured(looks, units, horizon)
+        if planned.touched:
+            try:
+                carry_out(context, lease, planned, captured=captured, problems=problems)
+            except SourceProblem as problem:
+                # The table is left behind and the round begins again without it.
+                name = blamed(context, problem)
+                context.catalog.move_sources(lease, {}, {**problems, name: problem.as_dict()})
+                return False
+        elif units or problems or captured:
+            context.catalog.number_units(
+                lease,
+                [[Commit(c.table, c.version, c.timestamp, c.operation, c.rows) for c in unit] for unit in units],
+                captured=captured,
+                problems=problems,
+            )
+        context.reached(DurablePoint.CAPTURE_NUMBERED)
+        if newcomer is not None and take is not None:
+            batch = batches.get(newcomer.source_id)
+            for transaction in (batch.transactions if batch else ())[: planned.passed.get(newcomer.source_id, 0)]:
+                for change in transaction.changes() if new in transaction.touched else ():
+                    if change.table == new:
+                        take(change)
+        move_on(context, lease, planned, batches, newcomer)
+        # What lies beyond the horizon waits for the next capture, however much there is.
+        return all(batch.complete or planned.positions.get(key) != batch.position for key, batch in batches.items())
+
+
+def _require_newcomer(batches: Mapping[str, FeedBatch], newcomer: MirrorRecord | None) -> None:
+    if newcomer is not None:
+        for batch in batches.values():
+            if newcomer.name in batch.problems:
+                raise batch.problems[newcomer.name]
 
 
 def _look(context: Context, tables: Sequence[BaseTable]) -> list[_Look]:
@@ -139,7 +217,7 @@ def _seen(table: str, commit: StoredCommit) -> SeenCommit:
 
 def _captured(
     looks: Sequence[_Look],
-    units: list[tuple[SeenCommit, ...]],
+    units: Sequence[tuple[SeenCommit, ...]],
     horizon: int,
 ) -> dict[str, tuple[int, int]]:
     """How far each table is captured now: through its last numbered commit and those after it that change no data."""
@@ -161,4 +239,10 @@ def problem_of(table: BaseTable) -> SourceProblem:
     found: JsonObject = dict(table.problem or {})
     kind = by_code().get(str(found.get("code")), SourceProblem)
     maker = kind if issubclass(kind, SourceProblem) else SourceProblem
-    return maker(str(found.get("message")), table=table.name, version=found.get("version"), remedy=found.get("remedy"))
+    return maker(
+        str(found.get("message")),
+        table=table.name,
+        version=found.get("version"),
+        remedy=found.get("remedy"),
+        code=found.get("code"),
+    )

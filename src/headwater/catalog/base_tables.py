@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headwater.algebra.time import BEGINNING, Csn
-from headwater.catalog import constraints, names, schema
+from headwater.catalog import constraints, mirrors, names, schema
 from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.records import BaseTable, JsonObject
 from headwater.errors import InvalidInput
@@ -47,6 +47,7 @@ class BaseTables(FencedTables):
                     views=users,
                 )
             constraints.remove_with_table(connection, name)
+            mirrors.remove_with_table(connection, name)
             connection.execute(sa.delete(_table).where(_table.c.name == name))
 
     def restart_base_table(self, lease: Held, record: BaseTable) -> BaseTable:

@@ -126,11 +126,56 @@ def _steps_are_measured(op: Operations) -> None:
     op.create_index("hw_cost_samples_by_part", "hw_cost_samples", ["view_id", "kind", "part", "sample_id"])
 
 
+def _sources_and_their_mirrors(op: Operations) -> None:
+    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    op.add_column("hw_units_of_work", sa.Column("source_id", sa.Text, nullable=True))
+    op.add_column("hw_units_of_work", sa.Column("transaction_id", sa.Text, nullable=True))
+    op.create_table(
+        "hw_sources",
+        sa.Column("source_id", sa.Text, primary_key=True),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("address", sa.Text, nullable=False),
+        sa.Column("settings", schema.json_type(), nullable=False),
+        sa.Column("position", schema.json_type(), nullable=True),
+        sa.Column("waiting", schema.json_type(), nullable=True),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.CheckConstraint("kind IN ('postgresql', 'messages')", name="hw_sources_kind"),
+    )
+    op.create_table(
+        "hw_mirrors",
+        sa.Column("name", sa.Text, sa.ForeignKey("hw_base_tables.name"), primary_key=True),
+        sa.Column("mirror_id", sa.Text, nullable=False, unique=True),
+        sa.Column("source_id", sa.Text, sa.ForeignKey("hw_sources.source_id"), nullable=False),
+        sa.Column("mode", sa.Text, nullable=False),
+        sa.Column("log_location", sa.Text, nullable=False),
+        sa.Column("described", schema.json_type(), nullable=False),
+        sa.Column("copied", sa.Text, nullable=True),
+        sa.CheckConstraint("mode IN ('mirror', 'query')", name="hw_mirrors_mode"),
+    )
+    op.create_table(
+        "hw_mirror_states",
+        sa.Column("mirror_id", sa.Text, sa.ForeignKey("hw_mirrors.mirror_id"), primary_key=True),
+        sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "hw_rounds",
+        sa.Column("round_id", identity, primary_key=True, autoincrement=True),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("intent", schema.json_type(), nullable=True),
+        sa.Column("started_at", sa.BigInteger, nullable=False),
+        sa.Column("finished_at", sa.BigInteger, nullable=True),
+        sa.CheckConstraint("state IN ('intended', 'done', 'abandoned')", name="hw_rounds_state"),
+        sqlite_autoincrement=True,
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _refreshes_tell_their_alternatives,
     _releases_and_their_readers,
     _constraints_are_declared,
     _steps_are_measured,
+    _sources_and_their_mirrors,
 )
 
 

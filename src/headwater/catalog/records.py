@@ -56,6 +56,9 @@ class Commit:
     committed_at: Micros
     operation: str
     rows: int | None = None
+    source: str | None = None
+    """None for Delta's own commits."""
+    transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class UnitOfWorkRow:
     committed_at: Micros
     operation: str
     rows: int | None
+    source: str | None = None
+    transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +329,57 @@ class CollectionRecord:
     outcome: JsonObject | None
     started_at: Micros
     finished_at: Micros | None
+
+
+SourceKind: TypeAlias = Literal["postgresql", "messages"]
+MirrorMode: TypeAlias = Literal["mirror", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A database, or a place of change messages. ``position``: up to where its log is durable in the lake.
+
+    ``address`` tells where it is and where its password is found, and never holds one. ``waiting`` is what the source
+    waits for and why, as ``status`` shows it.
+    """
+
+    source_id: str
+    kind: SourceKind
+    address: str
+    settings: JsonObject
+    position: JsonObject | None
+    created_at: Micros
+    waiting: list[JsonObject] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRecord:
+    """A base table that is kept by the changes of a source; its changes are in ``log_location``, each with its csn.
+
+    ``copied`` tells which transactions its first copy held.
+    """
+
+    name: str
+    mirror_id: str
+    source_id: str
+    mode: MirrorMode
+    log_location: str
+    described: JsonObject
+    copied: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorState:
+    """At ``csn`` the mirror's table stood at ``version``."""
+
+    mirror_id: str
+    csn: Csn
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A round of capture whose csns are given and whose changes may be partly written."""
+
+    round_id: int
+    intent: JsonObject

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = sa.MetaData()
 
@@ -64,6 +64,9 @@ units_of_work = sa.Table(
     _column("committed_at", sa.BigInteger),
     _column("operation", sa.Text),
     _column("rows", sa.BigInteger, null=True),
+    # NULL for Delta; else the source that told of the change, and its transaction there.
+    _column("source_id", sa.Text, null=True),
+    _column("transaction_id", sa.Text, null=True),
     sa.UniqueConstraint("table_name", "tracked_since", "version", name="hw_units_of_work_once"),
     sa.Index("hw_units_of_work_by_table", "table_name", "csn", "version"),
     sa.Index("hw_units_of_work_by_time", "committed_at", "csn"),
@@ -275,5 +278,54 @@ collections = sa.Table(
     _column("started_at", sa.BigInteger),
     _column("finished_at", sa.BigInteger, null=True),
     sa.CheckConstraint("state IN ('intended', 'done')", name="hw_collections_state"),
+    sqlite_autoincrement=True,
+)
+
+sources = sa.Table(
+    "hw_sources",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    _column("kind", sa.Text),
+    # Where it is and where its password is found; never a secret.
+    _column("address", sa.Text),
+    _column("settings", json_type()),
+    # Up to where its log is durable in the lake; NULL until it was set up.
+    _column("position", json_type(), null=True),
+    _column("waiting", json_type(), null=True),
+    _column("created_at", sa.BigInteger),
+    sa.CheckConstraint("kind IN ('postgresql', 'messages')", name="hw_sources_kind"),
+)
+
+mirrors = sa.Table(
+    "hw_mirrors",
+    metadata,
+    sa.Column("name", sa.Text, sa.ForeignKey("hw_base_tables.name"), primary_key=True),
+    sa.Column("mirror_id", sa.Text, nullable=False, unique=True),
+    sa.Column("source_id", sa.Text, sa.ForeignKey("hw_sources.source_id"), nullable=False),
+    _column("mode", sa.Text),
+    _column("log_location", sa.Text),
+    _column("described", json_type()),
+    # Which transactions the first copy held, by number; NULL where the source has no such numbers.
+    _column("copied", sa.Text, null=True),
+    sa.CheckConstraint("mode IN ('mirror', 'query')", name="hw_mirrors_mode"),
+)
+
+mirror_states = sa.Table(
+    "hw_mirror_states",
+    metadata,
+    sa.Column("mirror_id", sa.Text, sa.ForeignKey("hw_mirrors.mirror_id"), primary_key=True),
+    sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
+    _column("version", sa.BigInteger),
+)
+
+rounds = sa.Table(
+    "hw_rounds",
+    metadata,
+    sa.Column("round_id", _Identity, primary_key=True, autoincrement=True),
+    _column("state", sa.Text),
+    _column("intent", json_type(), null=True),
+    _column("started_at", sa.BigInteger),
+    _column("finished_at", sa.BigInteger, null=True),
+    sa.CheckConstraint("state IN ('intended', 'done', 'abandoned')", name="hw_rounds_state"),
     sqlite_autoincrement=True,
 )

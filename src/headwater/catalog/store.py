@@ -15,12 +15,14 @@ from headwater.catalog.costs import Costs
 from headwater.catalog.database import Clock, Database
 from headwater.catalog.leases import Leases
 from headwater.catalog.migrations import prepare
+from headwater.catalog.mirrors import Mirrors
 from headwater.catalog.progress import Progress
 from headwater.catalog.readers import Readers
 from headwater.catalog.records import LakeRecord
 from headwater.catalog.refreshes import Refreshes
 from headwater.catalog.releases import Releases
 from headwater.catalog.retention import Retention
+from headwater.catalog.rounds import Rounds
 from headwater.catalog.steps import Steps
 from headwater.catalog.units import UnitsOfWork
 from headwater.catalog.views import Views
@@ -31,6 +33,8 @@ class Catalog(
     Leases,
     BaseTables,
     Constraints,
+    Mirrors,
+    Rounds,
     UnitsOfWork,
     Views,
     Steps,

@@ -44,11 +44,8 @@ class UnitsOfWork(FencedTables):
         csn after all these units.
         """
         with self._under(lease) as connection:
-            numbered = _append(connection, units)
-            for name, (version, at) in (captured or {}).items():
-                update_base_table(connection, name, captured_version=version, captured_at=at)
-            for name, problem in (problems or {}).items():
-                update_base_table(connection, name, problem=problem)
+            numbered = append_units(connection, units)
+            move_tables(connection, captured or {}, problems or {})
             if new_table is not None:
                 insert_base_table(connection, new_table)
             return numbered
@@ -113,6 +110,19 @@ class UnitsOfWork(FencedTables):
             )
             return [Csn(csn) for csn in connection.execute(wanted).scalars()]
 
+    def units_to_compare(self, table: str, at: Csn, oldest: int) -> list[UnitOfWorkRow]:
+        """The table's units after a csn, and of those before the ones whose transaction numbers are not older."""
+        number = sa.cast(_table.c.transaction_id, sa.BigInteger)
+        recent = sa.and_(_table.c.transaction_id.is_not(None), number >= oldest)
+        with self._database.read() as connection:
+            since = find_base_table(connection, table).since_csn
+            wanted = (
+                sa.select(_table)
+                .where(_table.c.table_name == table, _table.c.csn > since, sa.or_(_table.c.csn > at, recent))
+                .order_by(_table.c.csn)
+            )
+            return [_record(row) for row in connection.execute(wanted)]
+
     def set_rows(self, table: str, version: int, rows: int) -> None:
         """Note how many rows a commit changed. Anyone may: it is a fact about the commit, whoever counts."""
         with self._database.write() as connection:
@@ -122,7 +132,18 @@ class UnitsOfWork(FencedTables):
                 raise InternalError(f"Version {version} of {table!r} is not numbered.")
 
 
-def _append(connection: sa.Connection, units: Sequence[Sequence[Commit]]) -> list[Csn]:
+def move_tables(
+    connection: sa.Connection,
+    captured: Mapping[str, tuple[int, Micros]],
+    problems: Mapping[str, JsonObject | None],
+) -> None:
+    for name, (version, at) in captured.items():
+        update_base_table(connection, name, captured_version=version, captured_at=at)
+    for name, problem in problems.items():
+        update_base_table(connection, name, problem=problem)
+
+
+def append_units(connection: sa.Connection, units: Sequence[Sequence[Commit]]) -> list[Csn]:
     csn = newest_csn(connection)
     latest = connection.execute(sa.select(sa.func.max(_table.c.committed_at))).scalar_one()
     known: dict[str, tuple[Csn, int]] = {}
@@ -154,6 +175,8 @@ def _append(connection: sa.Connection, units: Sequence[Sequence[Commit]]) -> lis
                     "committed_at": latest,
                     "operation": commit.operation,
                     "rows": commit.rows,
+                    "source_id": commit.source,
+                    "transaction_id": commit.transaction,
                 }
             )
     if rows:
@@ -180,4 +203,13 @@ def _version_at(connection: sa.Connection, base: BaseTable, csn: Csn) -> int:
 
 
 def _record(row: sa.Row[Any]) -> UnitOfWorkRow:
-    return UnitOfWorkRow(Csn(row.csn), row.table_name, row.version, row.committed_at, row.operation, row.rows)
+    return UnitOfWorkRow(
+        Csn(row.csn),
+        row.table_name,
+        row.version,
+        row.committed_at,
+        row.operation,
+        row.rows,
+        row.source_id,
+        row.transaction_id,
+    )

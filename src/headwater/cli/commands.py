@@ -23,18 +23,14 @@ from headwater.cli.output import (
     shown,
 )
 from headwater.cli.session import Session
+from headwater.cli.sources import resync, track
 from headwater.cli.statements import split
 from headwater.errors import SqlSyntaxError
 
 if TYPE_CHECKING:
-    from headwater.values import LakeStatus, PromiseStatus, TableStatus, UnitOfWork, ViewStatus
+    from headwater.values import PromiseStatus, TableStatus, UnitOfWork, ViewStatus
 
 _UNITS_SHOWN = 20
-
-
-class Mode(str, Enum):
-    versioned = "versioned"
-    live = "live"
 
 
 class Format(str, Enum):
@@ -66,27 +62,6 @@ def init(session: Session) -> None:
         console().print(Text(f"Lake at {status.location}, catalog {status.catalog}"), soft_wrap=True)
 
 
-def track(
-    session: Session,
-    name: Annotated[str, typer.Argument(help="The name that views will use.")],
-    table: Annotated[str, typer.Argument(help="Path or URI of a Delta table, or its name in Spark's catalog.")],
-    enable_change_feed: Annotated[
-        bool, typer.Option("--enable-change-feed", metavar="", help="Switch the table's change feed on if it is off.")
-    ] = False,
-    mode: Annotated[
-        Mode, typer.Option(help="'live' for a table whose past can't be read (short retention).")
-    ] = Mode.versioned,
-) -> None:
-    """Follow a Delta table."""
-    # A folder of the working directory needs no ./ before it.
-    where = str(Path(table).absolute()) if (Path(table) / "_delta_log").is_dir() else table
-    with session.open() as (lake, line):
-        line(f"tracking {name}")
-        lake.track(name, where, enable_change_feed=enable_change_feed, mode=mode.value)
-        followed = _table(lake.status(), name)
-    _tell_table(session, followed, "Tracking")
-
-
 def untrack(session: Session, name: Annotated[str, typer.Argument(help="A tracked table that no view uses.")]) -> None:
     """Stop following a table."""
     with session.open() as (lake, _):
@@ -95,27 +70,6 @@ def untrack(session: Session, name: Annotated[str, typer.Argument(help="A tracke
         print_json({"name": name, "tracked": False})
     else:
         console().print(Text(f"{name} is no longer tracked; the table itself is untouched."))
-
-
-def resync(session: Session, name: Annotated[str, typer.Argument(help="A tracked table.")]) -> None:
-    """Begin anew with a table whose changes were lost; its views are recomputed at their next refresh."""
-    with session.open() as (lake, line):
-        line(f"resyncing {name}")
-        lake.resync(name)
-        followed = _table(lake.status(), name)
-    _tell_table(session, followed, "Began anew with")
-
-
-def _table(status: LakeStatus, name: str) -> TableStatus:
-    return next(table for table in status.tables if table.name.lower() == name.lower())
-
-
-def _tell_table(session: Session, table: TableStatus, verb: str) -> None:
-    if session.json:
-        print_json(table.as_dict())
-    else:
-        text = f"{verb} {table.name} at {table.location} from version {table.version} (csn {table.since_csn}) on"
-        console().print(Text(text), soft_wrap=True)
 
 
 def sql(
@@ -261,10 +215,14 @@ def status(session: Session) -> None:
     out.print(Text(f"Lake {found.location}\nCatalog {found.catalog}\nNewest csn {found.newest_csn}"), soft_wrap=True)
     print_table(
         ["table", "version", "since csn", "mode", "location", "problem"],
-        [[t.name, str(t.version), str(t.since_csn), t.mode, t.location, _problem(t.problem)] for t in found.tables],
+        [
+            [t.name, str(t.version), str(t.since_csn), t.mode, t.source or t.location, _problem(t.problem)]
+            for t in found.tables
+        ],
         right=(1, 2),
         title="Tracked tables",
     )
+    print_waiting(found.tables)
     print_table(
         ["view", "csn", "mark", "kept from", "staleness", "average", "method", "last refresh", "problem"],
         [_view_row(view) for view in found.views],
@@ -279,6 +237,23 @@ def status(session: Session) -> None:
             right=(1, 2, 3, 4, 6),
             title="Promises",
         )
+
+
+def print_waiting(tables: tuple[TableStatus, ...]) -> None:
+    """What sources wait for and why."""
+    rows: list[list[str | Text]] = []
+    for table in tables:
+        for each in table.waiting:
+            what = str(each.get("what") or each.get("code"))
+            why = str(each.get("why") or shown(each.get("message")))
+            more = (
+                f"since {each['since']}, asked {each['askings']} times"
+                if "since" in each
+                else str(each.get("file", ""))
+            )
+            rows.append([table.name, what, why, more])
+    if rows:
+        print_table(["table", "waits for", "because", "since"], rows, title="Waiting")
 
 
 def _view_row(view: ViewStatus) -> list[str | Text]:

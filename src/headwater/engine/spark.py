@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from headwater.sql.relations import COUNT, current_table
 from headwater.sql.storage import CHANGED, count_sql
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
@@ -54,15 +56,11 @@ class CommitTag:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The commit that carries a tag: its version, its rows written or affected, and what it says of itself.
-
-    ``growth`` is how many rows the table has more than before; None where the commit does not tell.
-    """
+    """The commit that carries a tag: its version, its rows written or affected, and what it says of itself."""
 
     version: int
     rows: int
     facts: Mapping[str, Any]
-    growth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +112,7 @@ class SparkEngine:
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
         self._own = threading.local()
+        self._rows: dict[str, tuple[int, int]] = {}  # of tables that we write, with the version that has them
         self.staging = Staging(lambda: self._work, scratch)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
@@ -131,6 +130,20 @@ class SparkEngine:
     def compute(self, text: str) -> DataFrame:
         """A query in this thread's own session, whose answer is to be written."""
         return self._work.sql(text)
+
+    def frame(self, rows: pa.Table, schema: str) -> DataFrame:
+        """Rows of the driver's as a frame of this thread's own session; what the driver can hold is the bound."""
+        return self._work.createDataFrame(rows, schema)
+
+    @contextmanager
+    def named(self, frame: DataFrame) -> Iterator[str]:
+        """A frame of this thread's own session under a name, for the statements that follow."""
+        name = f"__hw_named_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        try:
+            yield name
+        finally:
+            self._work.catalog.dropTempView(name)
 
     def user_query(self, text: str) -> DataFrame:
         """A text of the user's: its errors are theirs."""
@@ -197,11 +210,10 @@ class SparkEngine:
         earlier = next((commit for commit in self.history(location, _RECENT) if tag.is_on(commit)), None)
         return None if earlier is None else Written(earlier.version, earlier.rows, earlier.facts)
 
-    def rewrite(self, text: str, location: str, before: int, tag: CommitTag, doing: str) -> Written | None:
-        """Write a table of ``before`` rows anew in one tagged commit.
+    def rewrite(self, text: str, location: str, tag: CommitTag, doing: str) -> Written | None:
+        """Write a table anew in one tagged commit, from rows of which some are gone and some are marked as changed.
 
-        The query gives its rows, some marked as changed, some as gone. The rows of the answer are the changed ones;
-        None if Delta had seen the tag.
+        The rows of the answer are the changed ones; None if Delta had seen the tag.
         """
         from pyspark.sql import Observation
         from pyspark.sql.functions import coalesce, col, lit, sum  # noqa: A004
@@ -215,14 +227,18 @@ class SparkEngine:
             own = self._work.conf.get(_LAST_COMMIT, None) is not None
             if written is None or not own:
                 return None
-            return replace(written, rows=int(seen.get["rows"]), growth=written.rows - before)
+            self._rows = {**self._rows, location: (written.version, written.rows)}
+            return replace(written, rows=int(seen.get["rows"]))
 
-    def merge(self, text: str, tag: CommitTag, doing: str) -> Written | None:
-        """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change."""
+    def merge(self, text: str, tag: CommitTag, doing: str, *, of: tuple[str, int] | None = None) -> Written | None:
+        """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change.
+
+        ``of`` is the table and its version before, where its rows are to be remembered.
+        """
         with translated(doing):
-            return _even_if_overtaken(lambda: self._merge(text, tag))
+            return _even_if_overtaken(lambda: self._merge(text, tag, of))
 
-    def _merge(self, text: str, tag: CommitTag) -> Written | None:
+    def _merge(self, text: str, tag: CommitTag, of: tuple[str, int] | None) -> Written | None:
         session = self._work
         session.conf.unset(_LAST_COMMIT)
         with _setting(session, {_APPLICATION: tag.application, _NUMBER: str(tag.number), _METADATA: tag.metadata()}):
@@ -231,7 +247,9 @@ class SparkEngine:
         if version is None:
             return None
         affected, inserted, deleted = (int(rows[0][f"num_{kind}_rows"]) for kind in ("affected", "inserted", "deleted"))
-        return Written(int(version), affected, tag.facts, inserted - deleted)
+        if of is not None and self._rows.get(of[0], (None, 0))[0] == of[1]:
+            self._rows = {**self._rows, of[0]: (int(version), self._rows[of[0]][1] + inserted - deleted)}
+        return Written(int(version), affected, tag.facts)
 
     @property
     def _work(self) -> SparkSession:
@@ -273,9 +291,12 @@ class SparkEngine:
             yield
 
     def rows_in(self, location: str, version: int) -> int:
-        """Rows of a table at a version; Delta knows without reading them."""
-        with translated(f"counting {location}"):
-            return int(self.compute(count_sql(location, version)).collect()[0][0])  # one row
+        """Rows of a table at a version; Delta knows without reading them, and of our own commits we know."""
+        if self._rows.get(location, (None, 0))[0] != version:
+            with translated(f"counting {location}"):
+                rows = int(self.compute(count_sql(location, version)).collect()[0][0])  # one row
+            self._rows = {**self._rows, location: (version, rows)}
+        return self._rows[location][1]
 
     def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
         """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""

@@ -199,6 +199,10 @@ def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
+    if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
+        from headwater.propagate.asking_driver import append_asked
+
+        return append_asked(context, view, definition, queries, tag)
     moments = CatalogMoments(context.catalog, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:
@@ -280,7 +284,7 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
         newest[table] = max(newest.get(table, interval.end), interval.end)
     for table, csn in newest.items():
         used = definition.used_columns(table)
-        if not used:
+        if not used or moments.mirror(table) is not None:  # a mirror's columns are those that it was made with
             continue
         version = moments.version(table, csn)
         try:
@@ -301,9 +305,11 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
 
 
 def _feed_fails(context: Context, moments: CatalogMoments, table: str, interval: Interval) -> bool:
-    versions = moments.changes(table, interval).versions
+    if moments.mirror(table) is not None:
+        return False
+    versions = context.catalog.units(table, interval.start, interval.end)
     try:
-        context.source.changed_rows(table, moments.location(table), [version for version, _ in versions])
+        context.source.changed_rows(table, moments.location(table), [unit.version for unit in versions])
     except HeadwaterError:
         return True
     return False

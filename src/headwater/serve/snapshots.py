@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
@@ -42,10 +42,18 @@ from headwater.errors import (
     UnknownName,
 )
 from headwater.moments import Moment, from_micros, resolve
+from headwater.pinning import pinned_table
 from headwater.serve.staleness import lag
 from headwater.sql.dialect import to_text
 from headwater.sql.other_engines import datafusion_sql, duckdb_sql
-from headwater.sql.pinned import Pinned, PinnedTable, PinnedTimeline, PinnedView, names_read, pinned_relation
+from headwater.sql.pinned import (
+    Pinned,
+    PinnedMirror,
+    PinnedTimeline,
+    PinnedView,
+    names_read,
+    pinned_relation,
+)
 from headwater.sql.storage import over_relations
 from headwater.sql.timeline import visible_at
 
@@ -271,8 +279,15 @@ class Snapshot(Generic[Frame]):
             return TableVersion(name, "view", anchor.location, anchor.version, counted=True, columns=columns)
         pinned = self._pin(name)
         where = to_text(visible_at(pinned.at)) if isinstance(pinned, PinnedTimeline) else None
+        if isinstance(pinned, PinnedMirror) and pinned.at != pinned.stored_at:
+            raise MomentBeforeHistory(
+                f"No version of {name!r} holds csn {self.csn}, which is inside a round of capture.",
+                remedy="Read it with table() or sql(), or open a snapshot of a release.",
+                table=name,
+            )
         if view is None:
-            return TableVersion(name, "table", pinned.location, pinned.version, counted=False)
+            mirrored = isinstance(pinned, PinnedMirror)
+            return TableVersion(name, "table", pinned.location, pinned.version, counted=mirrored)
         columns = tuple(column for column, _ in view.columns)
         return TableVersion(name, "view", pinned.location, pinned.version, counted=True, where=where, columns=columns)
 
@@ -294,14 +309,19 @@ class Snapshot(Generic[Frame]):
         view = self._views.get(name)
         at = self._opened.lease.csn
         if view is None:
-            table = self._catalog.base_table(name)
-            return PinnedTable(table.location, self._catalog.version_at(name, at))
+            return self._pinned_table(name, at)
         stored_at, anchor = self._anchor(view)
         columns = tuple(column for column, _ in view.columns)
         if view.layout == "timeline":
             return PinnedTimeline(anchor.location, anchor.version, columns, at)
         delta_version = None if stored_at == at else self._delta_version(anchor.delta_location)
         return PinnedView(anchor.location, anchor.version, columns, stored_at, at, anchor.delta_location, delta_version)
+
+    def _pinned_table(self, name: str, at: Csn) -> Pinned:
+        pinned = pinned_table(self._catalog, name, at)
+        if isinstance(pinned, PinnedMirror) and pinned.at != pinned.stored_at:
+            return replace(pinned, log_version=self._delta_version(pinned.log_location))
+        return pinned
 
     def _anchor(self, view: ViewRecord) -> tuple[Csn, ReleasedView]:
         """The release from which the view is read, with its csn; raises where no way leads from there to ours."""

@@ -7,7 +7,7 @@ know (Spark may know it, at some other moment), a path, a moment of its own, a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ from headwater.algebra.time import Csn
 from headwater.errors import InternalError, SqlAnalysisError
 from headwater.sql.dialect import parse, position, to_text
 from headwater.sql.layouts import counted_view
-from headwater.sql.storage import bag, table_at
+from headwater.sql.storage import bag, counted_at, stored, table_at
 from headwater.sql.timeline import timeline_at
 
 # Table functions that make rows from their arguments alone.
@@ -35,6 +35,23 @@ class PinnedTable:
 
     location: str
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedMirror:
+    """A mirrored table: what it held at ``stored_at`` is in ``version``, and its log leads from there to ``at``.
+
+    ``unique``: no row stands in it twice. Frames that outlive the moment have the log pinned to ``log_version``.
+    """
+
+    location: str
+    version: int
+    columns: tuple[str, ...]
+    stored_at: Csn
+    at: Csn
+    log_location: str
+    unique: bool = False
+    log_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +86,16 @@ class PinnedTimeline:
     at: Csn
 
 
-Pinned: TypeAlias = PinnedTable | PinnedView | PinnedTimeline
+Pinned: TypeAlias = PinnedTable | PinnedMirror | PinnedView | PinnedTimeline
 
 
-def pinned_relation(pinned: Pinned) -> exp.Query:
-    """The bag of rows that a name stands for."""
+def pinned_relation(pinned: Pinned, names: Sequence[str] | None = None) -> exp.Query:
+    """The bag of rows that a name stands for; of tables perhaps only some columns."""
     match pinned:
         case PinnedTable(location=location, version=version):
-            return table_at(location, version)
+            return table_at(location, version, names)
+        case PinnedMirror():
+            return mirror_at(pinned, pinned.columns if names is None else names)
         case PinnedTimeline(location=location, version=version, columns=columns, at=at):
             return timeline_at(location, version, at, columns)
         case PinnedView(columns=columns):
@@ -91,6 +110,21 @@ def pinned_relation(pinned: Pinned) -> exp.Query:
                 delta_version=pinned.delta_version,
             )
             return bag(rows, columns)
+
+
+def mirror_at(pinned: PinnedMirror, names: Sequence[str]) -> exp.Query:
+    """Some columns of a mirrored table's rows."""
+    exact = pinned.at == pinned.stored_at
+    if exact and pinned.unique:
+        return table_at(pinned.location, pinned.version, names)
+    if exact:
+        return bag(stored(pinned.location, pinned.version, names), names)
+    # Rows are told apart by all their columns, whichever are wanted.
+    base = stored(pinned.location, pinned.version, pinned.columns)
+    rows = counted_at(
+        base, pinned.stored_at, pinned.log_location, pinned.at, pinned.columns, delta_version=pinned.log_version
+    )
+    return bag(rows, names)
 
 
 def names_read(text: str, known: Iterable[str]) -> list[str]:

@@ -15,8 +15,7 @@ from sqlglot import exp
 from headwater.algebra.time import Csn, Interval
 from headwater.errors import InternalError
 from headwater.sql.dialect import column, to_text
-from headwater.sql.relations import current_table
-from headwater.sql.storage import inside
+from headwater.sql.relations import current_table, inside
 from headwater.sql.timeline import T_MAX, visible_at
 
 _FOREVER = "interval 36500 days"

@@ -30,12 +30,23 @@ class Changes:
     versions: Sequence[tuple[int, Csn]]
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedChanges:
+    """Changes that stand in a table of their own, signed and each with its csn: a mirror's log."""
+
+    location: str
+
+
 class TableMoments(Protocol):
-    """Where a table is and which of its versions a csn means."""
+    """Where a table is, what it held at a csn, and what changed."""
 
     def location(self, table: str) -> str: ...
     def version(self, table: str, csn: Csn) -> int: ...
-    def changes(self, table: str, interval: Interval) -> Changes: ...
+    def state(self, table: str, csn: Csn) -> exp.Expr:
+        """What stands in FROM for the table's rows at a csn."""
+        ...
+
+    def changes(self, table: str, interval: Interval) -> Changes | LoggedChanges: ...
     def types(self, table: str) -> Mapping[str, str]: ...
 
 
@@ -137,7 +148,7 @@ def _snapshot(scan: Scan, sources: Sources, at: Csn) -> exp.Select:
     if sources.derived is not None and scan.table in sources.derived:
         table = subquery(_limited(sources.derived.state(scan.table, at), sources.only.get(scan.alias)), "__hw_source")
     else:
-        table = snapshot_table(sources.moments.location(scan.table), sources.moments.version(scan.table, at))
+        table = sources.moments.state(scan.table, at)
     items = [*_columns(scan), *_bookkeeping(scan, exp.Literal.number(1), exp.null())]
     select = exp.select(*items, copy=False).from_(table)
     within = sources.within.get(scan.alias)
@@ -196,12 +207,29 @@ def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: 
     One feed for each run of consecutive versions: a version between two of them may have changed the columns, and
     Delta reads no feed across that.
     """
-    csns = dict(moments.changes(table, interval).versions)
+    found = moments.changes(table, interval)
+    if isinstance(found, LoggedChanges):
+        return logged_rows(found.location, interval, columns)
+    csns = dict(found.versions)
     feeds: list[exp.Query] = [
         _feed_of(moments.location(table), [(version, csns[version]) for version in run], columns)
         for run in consecutive(sorted(csns))
     ]
     return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), feeds)
+
+
+def logged_rows(location: str, interval: Interval, columns: Sequence[str]) -> exp.Select:
+    """Rows of a log of changes, or of a view delta, over an interval: signed counts, each with its csn."""
+    chosen = [*(column(name) for name in columns), column(COUNT), column(CSN)]
+    return exp.select(*chosen, copy=False).from_(current_table(location)).where(inside(interval))
+
+
+def inside(interval: Interval) -> exp.Expr:
+    """The csn of a row lies in the interval."""
+    return exp.and_(
+        exp.GT(this=column(CSN), expression=exp.Literal.number(interval.start)),
+        exp.LTE(this=column(CSN), expression=exp.Literal.number(interval.end)),
+    )
 
 
 def consecutive(versions: Sequence[int]) -> list[list[int]]:

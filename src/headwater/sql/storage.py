@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import bigint, column, named, quoted, subquery, to_text
-from headwater.sql.relations import COUNT, CSN, change_feed, consecutive, current_table, snapshot_table
+from headwater.sql.relations import COUNT, change_feed, consecutive, current_table, inside, snapshot_table
 
 CHANGED = "__hw_changed"
 
@@ -49,20 +49,6 @@ def net_delta(
         .where(inside(interval))
         .group_by(*(column(n) for n in names))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
-    )
-
-
-def delta_rows(location: str, interval: Interval, names: Sequence[str]) -> exp.Select:
-    """A view delta over an interval as it was appended: signed counts, each with its csn."""
-    columns = [*(column(n) for n in names), column(COUNT), column(CSN)]
-    return exp.select(*columns).from_(current_table(location)).where(inside(interval))
-
-
-def inside(interval: Interval) -> exp.Expr:
-    """The csn of a view delta's row lies in the interval."""
-    return exp.and_(
-        exp.GT(this=column(CSN), expression=exp.Literal.number(interval.start)),
-        exp.LTE(this=column(CSN), expression=exp.Literal.number(interval.end)),
     )
 
 

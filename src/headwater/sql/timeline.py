@@ -23,8 +23,8 @@ from sqlglot import exp
 
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import bigint, column, named, subquery, to_text
-from headwater.sql.relations import COUNT, CSN, current_table, snapshot_table
-from headwater.sql.storage import bag, counted_sql, create_table_sql, inside
+from headwater.sql.relations import COUNT, CSN, current_table, inside, snapshot_table
+from headwater.sql.storage import bag, counted_sql, create_table_sql
 
 T_MIN = "__hw_t_min"
 T_MAX = "__hw_t_max"

@@ -20,7 +20,6 @@ from headwater.algebra.constraints import Constraint, ForeignKey, Unique
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import column, is_not_null, named, quoted, to_text
 from headwater.sql.relations import COUNT, CSN, TableMoments, changes_of
-from headwater.sql.storage import table_at
 
 ROWS = "__hw_rows"
 REFERRED_ROWS = "__hw_referred_rows"
@@ -47,7 +46,8 @@ class DeltaRelations:
     moments: Moments
 
     def state(self, table: str, columns: Sequence[str], at: Csn) -> exp.Query:
-        return table_at(self.moments.location(table), self.moments.version(table, at), columns)
+        chosen: list[exp.Expr] = [column(name) for name in columns] or [exp.null()]
+        return exp.select(*chosen).from_(self.moments.state(table, at))
 
     def changes(self, table: str, columns: Sequence[str], interval: Interval) -> exp.Query | None:
         if not self.moments.has_changes(table, interval):

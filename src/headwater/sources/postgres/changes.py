@@ -209,6 +209,16 @@ def relation_oid(data: bytes) -> int:
     return int.from_bytes(data[1:5], "big")
 
 
+def changed_oids(data: bytes) -> tuple[int, ...]:
+    """The tables that a message changes; none for one that only describes."""
+    if data[:1] in (b"I", b"U", b"D"):
+        return (int.from_bytes(data[1:5], "big"),)
+    if data[:1] == b"T":
+        # After the number of tables and the options.
+        return tuple(int.from_bytes(data[at : at + 4], "big") for at in range(6, len(data), 4))
+    return ()
+
+
 def changes(messages: Iterable[bytes], relations: Relations, database: str) -> Iterator[Change]:
     """The changes of one transaction in the order in which it made them; ``relations`` learns on the way."""
     for data in messages:

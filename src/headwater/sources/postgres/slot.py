@@ -168,6 +168,11 @@ def _now(connection: Connection) -> _Now:
     return _Now(parse_lsn(found[0]), parse_lsn(found[1]), Xid(found[2]))
 
 
+def log_end(connection: Connection) -> Lsn:
+    """Of what is inserted."""
+    return _now(connection).log_end
+
+
 class _Counted:
     """Messages on their way, counted."""
 

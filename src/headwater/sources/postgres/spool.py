@@ -25,6 +25,7 @@ from headwater.sources.postgres.changes import (
     Said,
     Started,
     TransactionHead,
+    changed_oids,
     changes,
     relation_oid,
 )
@@ -69,6 +70,10 @@ class Transaction:
         """
         wanted = self._tables if tables is None else tables
         return changes(self._messages(), Relations(wanted, self._told, self._database), self._database)
+
+    def touched(self) -> frozenset[int]:
+        """The tables that it changes, by oid, without reading a row."""
+        return frozenset(oid for data in self._messages() for oid in changed_oids(data))
 
     def _messages(self) -> Iterator[bytes]:
         at = self._start
