@@ -7,7 +7,7 @@ each can be called, suspended and run in a process of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from headwater.catalog.database import system_clock
 from headwater.catalog.records import ViewRecord
 from headwater.catalog.store import open_catalog
 from headwater.context import Context, name_lease, propagate_lease, silent
+from headwater.declaring import Declaration, declare, declare_from_table, declared, undeclare, verify
 from headwater.definition import Definition, base_tables_of
 from headwater.durable import Listener, nobody
 from headwater.engine.session import local_session, require_delta
@@ -50,7 +51,16 @@ from headwater.sql.statements import (
     parse_statement,
 )
 from headwater.sql.storage import over_relations, table_at, view_at
-from headwater.values import LakeStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
+from headwater.values import (
+    Columns,
+    ConstraintStatus,
+    LakeStatus,
+    RefreshReport,
+    TableStatus,
+    UnitOfWork,
+    Verification,
+    ViewStatus,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,6 +110,45 @@ class Lake:
     def unit_of_work(self, tag: str, commits: int) -> str:
         """The ``userMetadata`` to give to each of several Delta commits that are to count as one unit of work."""
         return unit_of_work_metadata(tag, commits)
+
+    # ------------------------------------------------------------------ constraints
+
+    def declare(
+        self,
+        table: str,
+        *,
+        primary_key: Columns | None = None,
+        unique: Columns | None = None,
+        foreign_key: Mapping[str, str] | None = None,
+        name: str | None = None,
+        from_ddl: bool | str = False,
+    ) -> list[ConstraintStatus]:
+        """Say what is true of a tracked table: a key, or a foreign key such as ``{"customer": "customers.id"}``.
+
+        It is used for propagation once ``verify`` found it to hold, and until changes break it. ``from_ddl`` reads the
+        PRIMARY KEY, UNIQUE and FOREIGN KEY that the table's own DDL declares instead; a string is its name in Spark's
+        catalog.
+        """
+        if from_ddl:
+            if primary_key is not None or unique is not None or foreign_key is not None or name is not None:
+                raise InvalidInput("The table's own DDL says it all.", remedy="Leave the other arguments out.")
+            return declare_from_table(self._context, table, from_ddl if isinstance(from_ddl, str) else None)
+        return declare(self._context, table, Declaration(primary_key, unique, foreign_key), name)
+
+    def undeclare(self, constraint: str) -> None:
+        """Forget a constraint, by its name."""
+        undeclare(self._context, constraint)
+
+    def constraints(self, table: str | None = None) -> list[ConstraintStatus]:
+        """The declared constraints of a table, or of all, and what is known of each."""
+        return declared(self._context, table)
+
+    def verify(self, table: str | None = None, *, full: bool = False) -> list[Verification]:
+        """Look at the data whether the constraints of a table, or of all, hold at the newest csn.
+
+        Where one is known to hold up to some csn, the changes since decide, unless ``full`` asks for all rows.
+        """
+        return verify(self._context, table, full=full)
 
     # ------------------------------------------------------------------ SQL
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from headwater.cli.bench import bench
 from headwater.cli.commands import COMMANDS
+from headwater.cli.constraints import COMMANDS as CONSTRAINTS
 from headwater.cli.demo import demo
 from headwater.cli.output import console, print_json
 from headwater.cli.session import CatalogOption, Given, JsonOption, LakeOption, Session, with_json, with_session
@@ -48,7 +49,7 @@ def version(session: Session) -> None:
         console().print(Text(", ".join(f"{name} {number}" for name, number in found.items())))
 
 
-for each in COMMANDS:
+for each in COMMANDS + CONSTRAINTS:
     app.command()(with_session(each))
 app.command()(with_json(demo))
 app.command()(bench)

@@ -27,6 +27,7 @@ from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
+from headwater.propagate.knowing import Integrity, integrity_of_step
 from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
@@ -149,14 +150,17 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         raise InternalError(f"Step {step.step_id} begins at {before}, the view stands at {stands}.")
     context.progress(f"{view.name}: propagating {before} to {after}")
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
+    over = Interval(before.high_water_mark, max(after.times))
+    integrity = integrity_of_step(context, lease, definition, over)
     if definition.nodes:
-        written = _append_change(context, view, definition, Interval(before.times[0], after.times[0]), tag)
+        written = _append_change(context, view, definition, over, tag, integrity)
     else:
-        queries = step_of(context, definition, step).queries
+        queries = integrity.cut(step_of(context, definition, step).queries)
         written = append_answers(context, view, definition, queries, tag) if queries else None
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(after.times)]
-    context.catalog.finish_propagate(lease, step.step_id, times, outcome={"rows": written.rows if written else 0})
+    outcome = {"rows": written.rows if written else 0, "integrity": integrity.as_json()}
+    context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
 
@@ -174,7 +178,12 @@ def append_answers(
 
 
 def _append_change(
-    context: Context, view: ViewRecord, definition: Definition, interval: Interval, tag: CommitTag
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    interval: Interval,
+    tag: CommitTag,
+    integrity: Integrity,
 ) -> Written | None:
     """The same for a view with nodes, whose leaves all advance over one interval."""
     moments = CatalogMoments(context.catalog, definition)
@@ -183,7 +192,7 @@ def _append_change(
     feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}
     with (
         _reading(context, definition, moments, feeds),
-        staged_nodes(context, view, definition, moments, interval) as prepared,
+        staged_nodes(context, view, definition, moments, interval, integrity) as prepared,
     ):
         return _append(context, view, prepared, tag)
 

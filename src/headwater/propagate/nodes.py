@@ -24,6 +24,7 @@ from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.staging import StagedRows
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
+from headwater.propagate.knowing import Integrity
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources
@@ -74,7 +75,12 @@ def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query
 
 @contextmanager
 def staged_nodes(
-    context: Context, view: ViewRecord, definition: Definition, moments: CatalogMoments, interval: Interval
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    moments: CatalogMoments,
+    interval: Interval,
+    integrity: Integrity,
 ) -> Iterator[Prepared]:
     """Stage the changes of all nodes; the queries of the view's own block over them."""
     log = NodeLog(moments, definition.nodes)
@@ -85,7 +91,7 @@ def staged_nodes(
         feeds = stepping.stage_feeds((table, interval) for table in _read_often(definition, interval, moments))
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-            changes = [_input_change(plan, interval, log, sources, stepping) for plan in node.inputs]
+            changes = [_input_change(plan, interval, log, sources, stepping, integrity) for plan in node.inputs]
             change: exp.Query
             match node, changes:
                 case _ if all(each is None for each in changes):
@@ -115,7 +121,7 @@ def staged_nodes(
             elif (found := stepping.stage(to_text(change))).rows:
                 log.staged[name] = found
         sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-        yield stepping.prepared(block_queries(definition.plan, interval, log), sources)
+        yield stepping.prepared(integrity.cut(block_queries(definition.plan, interval, log)), sources)
 
 
 def _touched_rows(
@@ -126,9 +132,9 @@ def _touched_rows(
 
 
 def _input_change(
-    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stepping: Stepping
+    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stepping: Stepping, integrity: Integrity
 ) -> InputChange | None:
-    ready = stepping.prepared(block_queries(plan, interval, log), sources)
+    ready = stepping.prepared(integrity.cut(block_queries(plan, interval, log)), sources)
     if not ready.queries:
         return None
     found = stepping.stage(view_delta_sql(ready.queries, plan.attributes, ready.sources, broadcast=ready.broadcast))

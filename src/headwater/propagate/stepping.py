@@ -90,7 +90,7 @@ class Stepping:
 
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
         plain = Prepared(tuple(queries), sources, small_changes(queries, self._log, self.sizes))
-        if not queries or any(query.rule is not CsnRule.LATEST or len(query.marked) != 1 for query in queries):
+        if not queries or any(query.rule is not CsnRule.LATEST or not query.marked for query in queries):
             return plain
         product = Joined.of(queries[0].plan)
         return _Run(self, product, sources).prepared(queries) if self._joins_large(product) else plain
@@ -234,22 +234,24 @@ class _Run:
 
     def _stepped(self, query: Query) -> Query | None:
         product = Joined.of(query.plan)
-        (leaf,) = query.marked
-        scan = next(each for each in scans(query.plan) if each.leaf == leaf)
-        interval = _interval(query.terms[leaf])
+        interval = _interval(query.terms[min(query.marked)])
         sizes = [self._inputs[_key(each)] for each in product.inputs]
         inputs = [each.attributes for each in product.inputs]
-        order = join_order(inputs, product.conditions, sizes, product.input_with(leaf))
+        changed = {product.input_with(leaf) for leaf in query.marked}
+        order = join_order(inputs, product.conditions, sizes, product.input_with(min(query.marked)))
+        order.sort(key=lambda index: index not in changed)  # changes meet one another first
         query = in_order(query, order)
-        large = [self._stepping.is_large(sizes[index]) for index in order]
-        rows = self._rows.get(scan.alias)
+        large = [index not in changed and self._stepping.is_large(sizes[index]) for index in order]
+        together = len(changed)
+        known = [self._rows.get(scan.alias) for scan in scans(query.plan) if scan.leaf in query.marked]
+        rows = None if None in known else max(count for count in known if count is not None)
         while few(rows, self._sizes):
-            ahead = [place for place in range(1, len(large)) if large[place]]
-            if not ahead or (ahead == [1]):
+            ahead = [place for place in range(together, len(large)) if large[place]]
+            if not ahead or (together == 1 and ahead == [1]):
                 break
             first = ahead[0] if ahead[0] > 1 else 2
             query, rows = self._step(query, first, interval)
-            large = [False, *large[first:]]
+            large, together = [False, *large[first:]], 1
             if rows == 0:
                 return None
         return self._limited(query)
