@@ -97,7 +97,7 @@ class Keyed:
         )()
 
     def dishonest(self) -> str:
-        """A second order of one key, items before their order, an order without its customer, an order whose items stay."""
+        """A key twice, items before their order, an order without its customer, an order whose items stay."""
         key = self.rng.choice([1, 2, 40, 41])
         return self.alone(
             self.rng.choice(
