@@ -214,10 +214,13 @@ class Lake:
             raise captured.problems[0]
         return captured.csn
 
-    def propagate(self, view: str, to: Moment | None = None) -> int:
-        """Compute the view delta up to a moment (None: the newest captured one); the high-water mark."""
+    def propagate(self, view: str, to: Moment | None = None, *, strategy: str | None = None) -> int:
+        """Compute the view delta up to a moment (None: the newest captured one); the high-water mark.
+
+        ``strategy`` ('n-term', 'tree', 'recompute' or 'auto') overrules the view's own.
+        """
         require_usable(self._context.catalog.view(view))
-        return propagate(self._context, view, self._moment(to))
+        return propagate(self._context, view, self._moment(to), strategy)
 
     def refresh(self, view: str, to: Moment | None = None) -> RefreshReport:
         """Bring the view to a moment: None is the newest state of its tables."""

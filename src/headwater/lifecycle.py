@@ -50,6 +50,7 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
+from headwater.propagate.choosing import Wanted
 from headwater.propagate.driver import require_captured
 from headwater.refresh import Policy, bring_below
 from headwater.sql.constructs import RECOMPUTABLE, refuse
@@ -326,12 +327,13 @@ def _settings(
     """The options that are ours: ``width``, ``width.<leaf>`` and ``method``."""
     aliases = {scan.alias.lower() for scan in definition.leaves}
     for key in options:
-        known = key in ("method", "width", "refresh") or (key.startswith("width.") and key[6:] in aliases)
+        known = key in ("method", "width", "refresh", "strategy") or (key.startswith("width.") and key[6:] in aliases)
         if not known:
             raise InvalidInput(
                 f"Unknown option {key!r}.",
                 remedy=f"Options are refresh ({', '.join(each.value for each in Policy)}), method "
-                f"({', '.join(METHODS)}), width and width.<leaf> ('1000 rows' or '5 csn'); "
+                f"({', '.join(METHODS)}), strategy ({', '.join(each.value for each in Wanted)}), "
+                "width and width.<leaf> ('1000 rows' or '5 csn'); "
                 f"leaves are {', '.join(sorted(aliases))}.",
             )
     live = [name for name in definition.tables if context.catalog.base_table(name).mode == "live"]
@@ -339,6 +341,11 @@ def _settings(
     if wanted_method not in METHODS:
         raise InvalidInput(f"Unknown method {wanted_method!r}.", remedy=f"Use one of {', '.join(METHODS)}.")
     method = METHODS[wanted_method]
+    Wanted.of(options)
+    if method != "frontier" and "strategy" in options:
+        raise InvalidInput(
+            f"Method {wanted_method!r} has no strategies.", remedy="Leave the method or the strategy out."
+        )
     if method != "frontier" and (definition.nodes or definition.views):
         raise InvalidInput(
             f"Method {wanted_method!r} is for select-project-join over tables"

@@ -97,6 +97,11 @@ def of_keys(plan: Plan, keys: Sequence[Attribute], asked: Scan, term: BaseDelta,
     return Query(plan, terms, CsnRule.LATEST)
 
 
+def numbered_anew(plan: Plan) -> Plan:
+    """A part of a plan as a plan of its own: its leaves counted from 0."""
+    return _renumber(plan, {scan.alias: LeafId(number) for number, scan in enumerate(scans(plan))})
+
+
 def _as_they_are(attributes: Iterable[Attribute]) -> tuple[tuple[Attribute, exp.Expr], ...]:
     return tuple((name, exp.column(name, quoted=True)) for name in attributes)
 

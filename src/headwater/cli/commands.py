@@ -191,12 +191,17 @@ def print_units(units: list[UnitOfWork]) -> None:
 
 
 def propagate(
-    session: Session, view: Annotated[str, typer.Argument(help="A materialized view.")], to: ToMoment = None
+    session: Session,
+    view: Annotated[str, typer.Argument(help="A materialized view.")],
+    to: ToMoment = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="n-term, tree, recompute or auto; without it, the view's own.")
+    ] = None,
 ) -> None:
     """Compute the view's changes up to a moment, without applying them."""
     with session.open() as (lake, line):
         line(f"{view}: propagating")
-        mark = lake.propagate(view, moment(to))
+        mark = lake.propagate(view, moment(to), strategy=strategy)
     if session.json:
         print_json({"view": view, "high_water_mark": mark})
     else:

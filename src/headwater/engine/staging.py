@@ -19,7 +19,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.engine.failures import translated
-from headwater.engine.files import old_directories_in, remove_directory
+from headwater.engine.files import bytes_in, old_directories_in, remove_directory
 from headwater.sql.relations import COUNT
 
 if TYPE_CHECKING:
@@ -34,11 +34,15 @@ _NO_FILE = re.compile(r"(?:^|[<:,])(?:void|interval)(?=[>,]|$)")
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """Changes that were computed and are kept; ``retracts``: some take rows away."""
+    """Changes that were computed and are kept; ``retracts``: some take rows away; ``place``: their files, if any."""
 
     name: str
     rows: int
     retracts: bool
+    place: str | None = None
+
+    def bytes(self) -> int | None:
+        return None if self.place is None else bytes_in(self.place)
 
 
 class Staging:
@@ -52,7 +56,7 @@ class Staging:
     def changes(self, text: str) -> Iterator[StagedRows]:
         """Run a query for changes now and keep its answer."""
         with self._kept(text, changes=True) as (name, rows, negative):
-            yield StagedRows(name, rows, negative > 0)
+            yield StagedRows(name, rows, negative > 0, None if self._place is None else f"{self._place}/{name}")
 
     @contextmanager
     def rows(self, text: str) -> Iterator[str]:

@@ -26,27 +26,34 @@ from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
+from headwater.propagate.choosing import Wanted
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
-from headwater.propagate.knowing import Integrity, integrity_of_step
+from headwater.propagate.knowing import integrity_of_step
 from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.stepping import Prepared, Stepping
+from headwater.propagate.tree_driver import Blocks
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
 from headwater.sql.dialect import to_text
-from headwater.sql.render import view_delta_sql
 from headwater.sql.storage import table_at
 
 Feed: TypeAlias = tuple[str, Interval]
 
 
-def propagate(context: Context, name: str, to: Csn) -> Csn:
-    """Bring the view's high-water mark to ``to`` or beyond; the mark."""
+def propagate(context: Context, name: str, to: Csn, strategy: str | None = None) -> Csn:
+    """Bring the view's high-water mark to ``to`` or beyond, by its own strategy or the one given; the mark."""
     view = context.catalog.view(name)
+    wanted = None if strategy is None else Wanted.named(strategy)
     with context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        return propagate_under(context, lease, context.catalog.view(name), to)
+        return propagate_under(context, lease, context.catalog.view(name), to, wanted)
 
 
-def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -> Csn:
+def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, strategy: Wanted | None = None) -> Csn:
     if view.method != "frontier":
+        if strategy is not None:
+            raise InvalidInput(
+                f"View {view.name!r} is propagated by method {view.method!r}, which has no strategies.",
+                remedy="Leave the strategy out.",
+            )
         from headwater.propagate.rolling_driver import roll
 
         return roll(context, lease, view, to)
@@ -78,7 +85,8 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
             targets = _together(leaves, to, widths, moments)
         else:
             targets = next_targets(definition.plan, frontier, to, widths, moments)
-        intent = {"before": list(frontier.times), "after": list(targets)}
+        wanted = Wanted.of(view.options) if strategy is None else strategy
+        intent = {"before": list(frontier.times), "after": list(targets), "strategy": wanted.value}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
         context.reached(DurablePoint.PROPAGATE_INTENDED)
         _run(context, lease, view, definition, step)
@@ -91,6 +99,11 @@ def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: C
         for leaf, width in zip(leaves, widths, strict=True)
     ]
     return tuple(min(ends) for _ in leaves)
+
+
+def _as_one(before: Frontier, after: Frontier) -> bool:
+    """Whether all leaves go from one moment to another, as a tree needs it."""
+    return len(set(before.times)) == 1 == len(set(after.times))
 
 
 def frontier_of(leaves: list[LeafRecord]) -> Frontier:
@@ -152,14 +165,16 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
     over = Interval(before.high_water_mark, max(after.times))
     integrity = integrity_of_step(context, lease, definition, over)
-    if definition.nodes:
-        written = _append_change(context, view, definition, over, tag, integrity)
+    blocks = Blocks(context, view, Wanted.of(step.intent), integrity)
+    if definition.nodes or (Wanted.of(step.intent) is not Wanted.N_TERM and _as_one(before, after)):
+        written = _append_change(context, view, definition, over, tag, blocks)
+        blocks.answered(written.rows if written else 0)
     else:
         queries = integrity.cut(step_of(context, definition, step).queries)
         written = append_answers(context, view, definition, queries, tag) if queries else None
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), time, time) for i, time in enumerate(after.times)]
-    outcome = {"rows": written.rows if written else 0, "integrity": integrity.as_json()}
+    outcome = {"rows": written.rows if written else 0, "integrity": integrity.as_json(), "blocks": blocks.as_json()}
     context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
@@ -183,16 +198,16 @@ def _append_change(
     definition: Definition,
     interval: Interval,
     tag: CommitTag,
-    integrity: Integrity,
+    blocks: Blocks,
 ) -> Written | None:
-    """The same for a view with nodes, whose leaves all advance over one interval."""
+    """The same where all leaves advance over one interval, as those of a view with nodes do, by blocks."""
     moments = CatalogMoments(context.catalog, definition)
     if not any(moments.has_changes(scan.table, interval) for scan in definition.leaves):
         return None
     feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}
     with (
         _reading(context, definition, moments, feeds),
-        staged_nodes(context, view, definition, moments, interval, integrity) as prepared,
+        staged_nodes(context, view, definition, moments, interval, blocks) as prepared,
     ):
         return _append(context, view, prepared, tag)
 
@@ -200,8 +215,7 @@ def _append_change(
 def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
     if not answer.queries:
         return None
-    text = view_delta_sql(answer.queries, _names(view), answer.sources, broadcast=answer.broadcast)
-    frame = context.engine.compute(text)
+    frame = context.engine.compute(answer.text(_names(view)))
     answered = context.engine.columns(frame)[: len(view.stored)]
     if answered != view.stored:
         raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")

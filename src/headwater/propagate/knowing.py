@@ -125,19 +125,18 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     moments = CatalogMoments(context.catalog, definition)
     own = [each for each in seen if each.record.constraint in wanted]
     todo = needed(plans, interval, own, moments)
-    referred = {each.referred_table for each in wanted if isinstance(each, ForeignKey)}
+    usable = [each.record.constraint for each in own if each.record.held is not None]
+    referred = {each.referred_table for each in usable if isinstance(each, ForeignKey)}
     signed = sorted(table for table in referred if moments.has_changes(table, interval))
     found = look(DeltaRelations(moments), todo, signed, interval, lambda text: ask(context, text))
     for name, problem in found.broken.items():
         context.progress(f"constraint {name} is broken at csn {problem['csn']}: not used from there on")
     record(context, lease, todo, found)
-    after = [
-        learned(standing(each), check, found.first_broken(each.record.name))
-        if (check := todo.get(each))
-        else standing(each)
-        for each in own
-    ]
-    return Integrity(knowledge(after), CountedSigns(moments, interval, found.signs), found.broken)
+    after = {each.record.name: standing(each) for each in own}
+    for each, check in todo.checks:
+        name = each.record.name
+        after[name] = learned(after[name], check, found.first_broken(name))
+    return Integrity(knowledge(after.values()), CountedSigns(moments, interval, found.signs), found.broken)
 
 
 def useful(plans: Sequence[Plan], declared: Sequence[Constraint]) -> frozenset[Constraint]:

@@ -55,6 +55,10 @@ class Prepared:
     queries: tuple[Query, ...]
     sources: Sources
     broadcast: frozenset[str]
+    after: Csn | None = None  # of the answers, only rows of later csns count
+
+    def text(self, names: Sequence[str]) -> str:
+        return view_delta_sql(self.queries, names, self.sources, broadcast=self.broadcast, after=self.after)
 
 
 def few(rows: int | None, sizes: Sizes) -> bool:
@@ -87,13 +91,15 @@ class Stepping:
         self._log = log
         self._stack = stack
         self._steps = 0
+        self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
+        self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept
 
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
-        plain = Prepared(tuple(queries), sources, small_changes(queries, self._log, self.sizes))
+        plain = Prepared(tuple(queries), sources, small_changes(queries, self, self.sizes))
         if not queries or any(query.rule is not CsnRule.LATEST or not query.marked for query in queries):
             return plain
-        product = Joined.of(queries[0].plan)
-        return _Run(self, product, sources).prepared(queries) if self._joins_large(product) else plain
+        large = any(self._joins_large(Joined.of(query.plan)) for query in queries)
+        return _Run(self, sources).prepared(queries) if large else plain
 
     def touched_state(
         self, plan: Plan, keys: Sequence[Attribute], asked: str, at: Csn, sources: Sources
@@ -109,7 +115,7 @@ class Stepping:
         names = tuple(key_names(keys))
         scan = Scan(LeafId(0), _ASKED, _ASKED, names, names)
         query = of_keys(plan, keys, scan, BaseDelta(moment), at)
-        run = _Run(self, product, replace(sources, changed={(_ASKED, moment): kept.name}))
+        run = _Run(self, replace(sources, changed={(_ASKED, moment): kept.name}))
         found = run.answered(query, scan, kept.rows)
         if not found.queries:
             return state_relation(plan, at, sources).where(exp.false())
@@ -118,8 +124,14 @@ class Stepping:
 
     # ------------------------------------------------------------------ sizes
 
+    def known_rows(self, name: str, interval: Interval) -> int | None:
+        """Rows of a change by what was kept, else by the log."""
+        return self.stages[name].rows if name in self.stages else self._log.known_rows(name, interval)
+
     def extent(self, scan: Scan) -> Extent:
         uses = self._definition.tables
+        if scan.table in self.stages:
+            return Extent(self.stages[scan.table].rows, {})
         if scan.table in uses:
             kinds = dict(uses[scan.table].columns)
             columns = [name for name in scan.columns if kinds[name] in COUNTABLE]
@@ -151,11 +163,9 @@ class Stepping:
     def is_derived(self, scan: Scan) -> bool:
         return scan.table in self._definition.nodes or scan.table in self._definition.views
 
-    def is_node(self, scan: Scan) -> bool:
-        return scan.table in self._definition.nodes
-
-    def node_rows(self, scan: Scan, interval: Interval) -> int | None:
-        return self._log.known_rows(scan.table, interval)
+    def is_kept(self, scan: Scan) -> bool:
+        """Whether the changes are those of a node or a stage, which are kept already."""
+        return scan.table in self._definition.nodes or scan.table in self.stages
 
     def is_plain(self, scan: Scan) -> bool:
         uses = {**self._definition.tables, **self._definition.views}
@@ -183,13 +193,13 @@ class Stepping:
 
 
 class _Run:
-    """The queries of one block. All have the same inputs, each with another one changed."""
+    """The queries of one block, each with another of its inputs changed."""
 
-    def __init__(self, stepping: Stepping, product: Joined, sources: Sources) -> None:
+    def __init__(self, stepping: Stepping, sources: Sources) -> None:
         self._stepping = stepping
         self._sources = sources
         self._sizes = stepping.sizes
-        self._inputs = {_key(each): stepping.size(each) for each in product.inputs}
+        self._inputs: dict[tuple[str, ...], InputSize] = {}
         self._rows: dict[str, int | None] = {}
 
     def prepared(self, queries: Sequence[Query]) -> Prepared:
@@ -211,31 +221,35 @@ class _Run:
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
         """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
         texts: dict[LeafChange, str] = {}
+        rows: dict[LeafChange, int] = {}
         for query in queries:
             conditions = Joined.of(query.plan).conditions
             for scan in scans(query.plan):
                 term = query.terms[scan.leaf]
                 if not isinstance(term, BaseDelta | Patched):
                     continue
-                if self._stepping.is_node(scan):
-                    self._rows[scan.alias] = self._stepping.node_rows(scan, term.interval)
-                    continue
-                own = [each for each in conditions if attributes_of(each) <= set(scan.attributes)]
-                texts[scan.alias, term.interval] = leaf_changes(
-                    scan, term.interval, own, self._sources, self._stepping.is_plain(scan)
-                )
+                key = (scan.alias, term.interval)
+                if self._stepping.is_kept(scan):
+                    self._rows[scan.alias] = self._stepping.known_rows(scan.table, term.interval)
+                elif key in self._sources.changed and key in self._stepping.kept:
+                    rows[key] = self._stepping.kept[key]  # an earlier stage needed them too
+                else:
+                    own = [each for each in conditions if attributes_of(each) <= set(scan.attributes)]
+                    texts[key] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
         found = self._stepping.stage_leaves(texts)
-        changed = {key: rows.name for key, rows in found.items()}
+        changed = {key: kept.name for key, kept in found.items()}
         self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
-        empty = {key for key, rows in found.items() if not rows.rows}
-        for (alias, _), rows in found.items():
-            self._rows[alias] = max(rows.rows, self._rows.get(alias) or 0)
-        return [kept for query in queries if (kept := _without(query, empty)) is not None]
+        rows |= {key: kept.rows for key, kept in found.items()}
+        self._stepping.kept.update(rows)
+        empty = {key for key, count in rows.items() if not count}
+        for (alias, _), count in rows.items():
+            self._rows[alias] = max(count, self._rows.get(alias) or 0)
+        return [left for query in queries if (left := _without(query, empty)) is not None]
 
     def _stepped(self, query: Query) -> Query | None:
         product = Joined.of(query.plan)
         interval = _interval(query.terms[min(query.marked)])
-        sizes = [self._inputs[_key(each)] for each in product.inputs]
+        sizes = [self._size(each) for each in product.inputs]
         inputs = [each.attributes for each in product.inputs]
         changed = {product.input_with(leaf) for leaf in query.marked}
         order = join_order(inputs, product.conditions, sizes, product.input_with(min(query.marked)))
@@ -255,6 +269,12 @@ class _Run:
             if rows == 0:
                 return None
         return self._limited(query)
+
+    def _size(self, plan: Plan) -> InputSize:
+        key = _key(plan)
+        if key not in self._inputs:
+            self._inputs[key] = self._stepping.size(plan)
+        return self._inputs[key]
 
     def _step(self, query: Query, first: int, interval: Interval) -> tuple[Query, int]:
         name = self._stepping.next_name()
