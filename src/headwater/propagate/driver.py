@@ -102,7 +102,7 @@ def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: C
 
 
 def _as_one(before: Frontier, after: Frontier) -> bool:
-    """Whether all leaves go from one moment to another, as a tree needs it."""
+    """Whether all leaves go from one moment to another: then their changes may be carried up in any grouping."""
     return len(set(before.times)) == 1 == len(set(after.times))
 
 
@@ -166,7 +166,7 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     over = Interval(before.high_water_mark, max(after.times))
     integrity = integrity_of_step(context, lease, definition, over)
     blocks = Blocks(context, view, Wanted.of(step.intent), integrity)
-    if definition.nodes or (Wanted.of(step.intent) is not Wanted.N_TERM and _as_one(before, after)):
+    if definition.nodes or _as_one(before, after):
         written = _append_change(context, view, definition, over, tag, blocks)
         blocks.answered(written.rows if written else 0)
     else:

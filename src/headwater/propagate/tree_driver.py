@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sqlglot import exp
 
@@ -27,12 +26,14 @@ from headwater.algebra.time import Interval
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
 from headwater.propagate.choosing import Past, Wanted, cheapest, price
-from headwater.propagate.delta_tree import DeltaTree, LeafDelta, NodeDelta, leaves_of, n_term
+from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of, n_term
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
 from headwater.propagate.knowing import Integrity
+from headwater.propagate.linear_work import Cardinalities
 from headwater.propagate.sizing import LeafFacts, Ratios, ratio, sizes_of
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, change_over, find_tree
+from headwater.propagate.tree_json import tree_as_json
 from headwater.propagate.tree_stages import StagedDelta, without
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources
@@ -89,21 +90,6 @@ class BlockReport:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
-
-
-def tree_as_json(tree: DeltaTree) -> Any:
-    """A leaf as its number, a node as the list of its parts."""
-    match tree:
-        case LeafDelta(leaf=leaf):
-            return int(leaf)
-        case NodeDelta(parts=parts):
-            return [tree_as_json(part) for part in parts]
-
-
-def tree_of_json(found: Any) -> DeltaTree:
-    if isinstance(found, int):
-        return LeafDelta(LeafId(found))
-    return NodeDelta(tuple(tree_of_json(part) for part in found))
 
 
 class Blocks:
@@ -198,14 +184,16 @@ class Blocks:
     ) -> BlockReport:
         aliases = {scan.leaf: scan.alias for scan in scans(plan)}
         flat = tuple(n_term(product.leaves) for product in parts)
-        if self._wanted in (Wanted.N_TERM, Wanted.RECOMPUTE):
-            return BlockReport(name, self._wanted.value, flat, aliases, changed)
         facts = {
             scan.leaf: LeafFacts(stepping.size(scan), stepping.known_rows(scan.table, interval)) for scan in scans(plan)
         }
         past = [report for report in self._past if report["block"] == name]
         plain = sizes_of(parts, facts, changed)
         sizes = sizes_of(parts, facts, changed, ratios(past))
+        if self._wanted in (Wanted.N_TERM, Wanted.RECOMPUTE):
+            report = BlockReport(name, self._wanted.value, flat, aliases, changed)
+            _expect(report, plain, sizes)
+            return report
         searched = [find_tree(product, sizes) for product in parts]
         tree = ByTree(tuple(each.tree for each in searched))
         priced = price(plan, (NTerm(), tree, Recompute()), sizes, _lessons(past))
@@ -222,11 +210,7 @@ class Blocks:
             {str(each.strategy): each.work for each in priced},
             tuple(str(each.extent) for each in searched),
         )
-        for each in trees:
-            for leaves in _sets(each):
-                if leaves & changed:
-                    report.expected[leaves] = sizes.change_rows(leaves)
-                    report.uncorrected[leaves] = plain.change_rows(leaves)
+        _expect(report, plain, sizes)
         return report
 
     def _through_union(self, plan: Plan, interval: Interval, sources: Sources) -> ThroughUnion:
@@ -260,6 +244,13 @@ def _unions(plan: Plan) -> Iterator[Union]:
             yield from _unions(child)
         case Scan():
             pass
+
+
+def _expect(report: BlockReport, plain: Cardinalities, sizes: Cardinalities) -> None:
+    for leaves in {leaves for tree in report.trees for leaves in _sets(tree)}:
+        if leaves & report.changed:
+            report.expected[leaves] = sizes.change_rows(leaves)
+            report.uncorrected[leaves] = plain.change_rows(leaves)
 
 
 def _sets(tree: DeltaTree) -> Iterator[frozenset[LeafId]]:
