@@ -13,10 +13,16 @@ from typing import Any
 from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
+    "daily": "a day's new and deleted orders below a six-way join and an aggregate, refreshed and recomputed",
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
+    "lee": "the six-way join of [Lee01] by delta tree, by n terms and recomputed, for changes and tables of many sizes",
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
-OPTIONS: dict[str, frozenset[str]] = {"tpch": frozenset({"queries", "fractions", "repeats"})}
+OPTIONS: dict[str, frozenset[str]] = {
+    "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints"}),
+    "lee": frozenset({"fractions", "scales", "repeats"}),
+    "tpch": frozenset({"queries", "fractions", "repeats"}),
+}
 
 
 def run(

@@ -20,6 +20,10 @@ def at_most(name: str, limit: float, measured: float) -> Target:
     return Target(name, f"at most {limit}", round(measured, 3), measured <= limit)
 
 
+def at_least(name: str, limit: float, measured: float) -> Target:
+    return Target(name, f"at least {limit}", round(measured, 3), measured >= limit)
+
+
 def write(path: Path | None, report: dict[str, Any], targets: list[Target]) -> dict[str, Any]:
     whole = {**report, "targets": [asdict(target) for target in targets]}
     if path is not None:

@@ -25,9 +25,16 @@ def bench(
         str | None, typer.Option(metavar="N,N,...", help="For tpch: which queries; all 22 if not given.")
     ] = None,
     fractions: Annotated[
-        str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
+        str | None, typer.Option(metavar="X,X,...", help="For daily, lee, tpch: shares of the tables that change.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="For tpch: rounds of each size.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="For daily, lee, tpch: rounds of each size.")] = None,
+    scales: Annotated[
+        str | None, typer.Option(metavar="X,X,...", help="For daily, lee: sizes of the tables, as parts of --sf.")
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(help="For daily: n-term, tree, recompute or auto.")] = None,
+    constraints: Annotated[
+        bool | None, typer.Option("--constraints/--no-constraints", help="For daily: whether keys are declared.")
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
     ] = None,
@@ -45,6 +52,9 @@ def bench(
             "queries": _numbers("--queries", queries, int),
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
+            "scales": _numbers("--scales", scales, float),
+            "strategy": strategy,
+            "constraints": constraints,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -165,7 +165,7 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
     over = Interval(before.high_water_mark, max(after.times))
     integrity = integrity_of_step(context, lease, definition, over)
-    blocks = Blocks(context, view, Wanted.of(step.intent), integrity)
+    blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
     if definition.nodes or _as_one(before, after):
         written = _append_change(context, view, definition, over, tag, blocks)
         blocks.answered(written.rows if written else 0)

@@ -31,7 +31,8 @@ from headwater.catalog.records import JsonObject
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.failures import translated
-from headwater.errors import UnknownName
+from headwater.errors import HeadwaterError, UnknownName
+from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog
 from headwater.propagate.integrity import cut, cut_staged, references
 from headwater.propagate.tree_stages import StagedDelta
@@ -91,8 +92,10 @@ class Integrity:
     known: Knowledge = field(default_factory=Knowledge)
     log: CountedSigns | None = None
     broken: Mapping[str, JsonObject] = field(default_factory=dict)
+    unchecked: JsonObject | None = None  # why the checks could not be made
     queries: int = 0
     left: int = 0
+    pieces: list[str] = field(default_factory=list)  # into which changes were taken apart
 
     def cut(self, queries: Sequence[Query]) -> tuple[Query, ...]:
         """The queries without those, and without the parts, that must be empty."""
@@ -111,8 +114,22 @@ class Integrity:
         self.left += len(left.queries())
         return left
 
+    def splits(self, plan: Plan, interval: Interval, left: Sequence[Query]) -> bool:
+        """Whether taking changes apart by the fates of their keys could spare some of what ``cut`` has ``left``:
+        queries about all changes of a table that others refer to."""
+        if self.log is None or not self.known.foreign_keys:
+            return False
+        changing = {scan.table for query in left for scan in scans(query.plan) if query.marked == {scan.leaf}}
+        if changing.isdisjoint(each.referred_table for each in self.known.foreign_keys):
+            return False
+        found = [piece.name for piece in change_by_fates(plan, interval, self.log, self.known).pieces]
+        self.pieces += found
+        return bool(found)
+
     def as_json(self) -> JsonObject:
-        return {"queries": self.queries, "cut": self.queries - self.left, "broken": dict(self.broken)}
+        told = {"queries": self.queries, "cut": self.queries - self.left, "broken": dict(self.broken)}
+        told |= {"pieces": self.pieces} if self.pieces else {}
+        return told if self.unchecked is None else {**told, "unchecked": self.unchecked}
 
 
 def integrity_of_step(context: Context, lease: Held, definition: Definition, interval: Interval) -> Integrity:
@@ -128,7 +145,11 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     usable = [each.record.constraint for each in own if each.record.held is not None]
     referred = {each.referred_table for each in usable if isinstance(each, ForeignKey)}
     signed = sorted(table for table in referred if moments.has_changes(table, interval))
-    found = look(DeltaRelations(moments), todo, signed, interval, lambda text: ask(context, text))
+    try:
+        found = look(DeltaRelations(moments), todo, signed, interval, lambda text: ask(context, text))
+    except HeadwaterError as error:  # what keeps the step from being run, if anything, it says itself
+        context.progress(f"constraints could not be checked and are not used: {error.message}")
+        return Integrity(unchecked=error.as_dict())
     for name, problem in found.broken.items():
         context.progress(f"constraint {name} is broken at csn {problem['csn']}: not used from there on")
     record(context, lease, todo, found)

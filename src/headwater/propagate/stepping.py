@@ -27,7 +27,7 @@ from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
-from headwater.engine.staging import StagedRows
+from headwater.engine.staging import Key, StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.dialect import to_text
@@ -59,6 +59,10 @@ class Prepared:
 
     def text(self, names: Sequence[str]) -> str:
         return view_delta_sql(self.queries, names, self.sources, broadcast=self.broadcast, after=self.after)
+
+
+def is_plain_type(kind: str) -> bool:
+    return _PLAIN.fullmatch(kind) is not None
 
 
 def few(rows: int | None, sizes: Sizes) -> bool:
@@ -170,12 +174,12 @@ class Stepping:
     def is_plain(self, scan: Scan) -> bool:
         uses = {**self._definition.tables, **self._definition.views}
         kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
-        return all(_PLAIN.fullmatch(kinds.get(name, "")) for name in scan.columns)
+        return all(is_plain_type(kinds.get(name, "")) for name in scan.columns)
 
     def stage(self, text: str) -> StagedRows:
         return self._stack.enter_context(self._context.engine.staging.changes(text))
 
-    def stage_leaves(self, texts: Mapping[LeafChange, str]) -> dict[LeafChange, StagedRows]:
+    def stage_leaves(self, texts: Mapping[Key, str]) -> dict[Key, StagedRows]:
         return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts))
 
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:

@@ -25,8 +25,11 @@ from headwater.algebra.query import Query
 from headwater.algebra.time import Interval
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
+from headwater.definition import Definition
 from headwater.propagate.choosing import Past, Wanted, cheapest, price
 from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of, n_term
+from headwater.propagate.fate_driver import prepared_by_fates
+from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
 from headwater.propagate.knowing import Integrity
 from headwater.propagate.linear_work import Cardinalities
@@ -95,8 +98,11 @@ def _rounded(value: float | None) -> float | None:
 class Blocks:
     """Prepares the blocks of one step, and reports on each."""
 
-    def __init__(self, context: Context, view: ViewRecord, wanted: Wanted, integrity: Integrity) -> None:
+    def __init__(
+        self, context: Context, view: ViewRecord, definition: Definition, wanted: Wanted, integrity: Integrity
+    ) -> None:
         self._context = context
+        self._definition = definition
         self._wanted = wanted
         self._integrity = integrity
         self._past = past_reports(context, view)
@@ -122,7 +128,7 @@ class Blocks:
         self.reports.append(report)
         match report.strategy:
             case Wanted.N_TERM.value:
-                ready = stepping.prepared(self._integrity.cut(_n_terms(plan, interval, log)), sources)
+                ready = self._terms(plan, interval, log, sources, stepping)
             case Wanted.RECOMPUTE.value:
                 whole = change_over(plan, interval, log, Recompute())
                 ready = replace(stepping.prepared(whole.answer, sources), after=interval.start)
@@ -139,6 +145,17 @@ class Blocks:
             report.seconds = time.monotonic() - self._started
             whole = frozenset(report.aliases)
             report.found[whole] = {"rows": rows, "seconds": _rounded(report.seconds), "bytes": size}
+
+    # ------------------------------------------------------------------ terms
+
+    def _terms(self, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping) -> Prepared:
+        """One term for each changed leaf, or for each piece of its change where that spares some."""
+        left = self._integrity.cut(_n_terms(plan, interval, log))
+        if not self._integrity.splits(plan, interval, left):
+            return stepping.prepared(left, sources)
+        widened = self._through_union(plan, interval, sources)
+        delta = change_by_fates(plan, interval, log, self._integrity.known, widened)
+        return prepared_by_fates(delta, self._definition, sources, stepping)
 
     # ------------------------------------------------------------------ stages
 
