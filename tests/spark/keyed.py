@@ -75,9 +75,9 @@ class Keyed:
             return self.new_orders()
         key = self.rng.choice(sorted(self.orders))
         del self.orders[key]
-        if key <= 2 or key >= 10:  # has items
-            return self.together(f"DELETE FROM {{l}} WHERE o = {key}", f"DELETE FROM {{o}} WHERE k = {key}")
-        return self.alone(f"DELETE FROM {{o}} WHERE k = {key}")
+        return "; ".join(
+            self.alone(f"DELETE FROM {{{table}}} WHERE {key_of} = {key}") for table, key_of in ("lo", "ok")
+        )
 
     def orders_change(self) -> str:
         return self.alone(f"UPDATE {{o}} SET v = v + 1 WHERE k % 2 = {self.rng.randint(0, 1)}")
