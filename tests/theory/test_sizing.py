@@ -13,6 +13,7 @@ from headwater.errors import InvalidInput
 from headwater.propagate.choosing import (
     REMEMBERED,
     ROW_SECONDS,
+    SHUFFLED,
     STATEMENT_SECONDS,
     Past,
     Wanted,
@@ -109,6 +110,9 @@ def test_each_strategy_is_priced_by_its_work_and_its_statements() -> None:
     assert statements(plan, Recompute(), sizes) == 1
     assert by["n-term"].predicted == pytest.approx(ROW_SECONDS * by["n-term"].work + 4 * STATEMENT_SECONDS)
     assert by["tree"].work <= by["n-term"].work
+    joined = 6_000_000  # rows of the view: one for each of l's
+    rows = SHUFFLED * (by["recompute"].work + joined)
+    assert by["recompute"].predicted == pytest.approx(ROW_SECONDS * rows + STATEMENT_SECONDS)
     assert cheapest(list(by.values())).seconds == min(each.seconds for each in by.values())
 
 

@@ -5,9 +5,12 @@ priced by its linear work [Lee01 §2.2] and by the statements that it takes:
 
     seconds = a row's seconds · work + a statement's seconds · statements
 
-and then multiplied by how far such predictions were off when the strategy was last used for this block, the geometric
-mean of its last few steps. So the constants below only have to be right to a factor, and each strategy learns its own:
-a tree of small stages keeps its scans going as n terms do not, and recomputing shuffles what the others broadcast.
+Recomputing is dearer by the row: it shuffles what the others send a few rows to, and goes through all that the join
+gives and not only through what changed, so its work counts ``SHUFFLED`` times and with the rows of the join.
+
+The prediction is then multiplied by how far such predictions were off when the strategy was last used for this block,
+the geometric mean of its last few steps. So the constants below only have to be right to a factor, and each strategy
+learns its own.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from headwater.algebra.plan import Plan
 from headwater.algebra.product import products
 from headwater.errors import InvalidInput
 from headwater.propagate.delta_tree import changed_nodes
-from headwater.propagate.linear_work import Cardinalities
+from headwater.propagate.linear_work import Cardinalities, WorkBySet
 from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, estimated_work
 
 ROW_SECONDS = 5e-7  # of a row that a few broadcast ones go through, on two cores
+SHUFFLED = 2.5  # times as much for a row that is shuffled and joined with all others
 STATEMENT_SECONDS = 0.5
 REMEMBERED = 3  # steps of a strategy that correct its next prediction
 
@@ -75,7 +79,8 @@ def price(
     found = []
     for strategy in strategies:
         work = estimated_work(plan, strategy, cardinalities)
-        predicted = ROW_SECONDS * work + STATEMENT_SECONDS * statements(plan, strategy, cardinalities)
+        rows = SHUFFLED * (work + _joined_rows(plan, cardinalities)) if isinstance(strategy, Recompute) else work
+        predicted = ROW_SECONDS * rows + STATEMENT_SECONDS * statements(plan, strategy, cardinalities)
         found.append(Priced(strategy, work, predicted, predicted * _correction(str(strategy), past)))
     return tuple(found)
 
@@ -95,6 +100,14 @@ def statements(plan: Plan, strategy: Strategy, cardinalities: Cardinalities) -> 
             return sum(len(changed.intersection(block.leaves)) for block in products(plan))
         case ByTree(trees=trees):
             return sum(max(1, len(list(changed_nodes(tree, changed)))) for tree in trees)
+
+
+def _joined_rows(plan: Plan, cardinalities: Cardinalities) -> float:
+    total = 0.0
+    for block in products(plan):
+        by_set = WorkBySet(block.leaves, cardinalities)
+        total += by_set.state_rows(by_set.all)
+    return total
 
 
 def _correction(strategy: str, past: Sequence[Past]) -> float:
