@@ -183,10 +183,13 @@ class Blocks:
         """What is known of the leaves' own changes, now that the block is prepared."""
         for scan in found:
             if scan.leaf in report.changed:
+                own = frozenset([scan.leaf])
                 kept = stepping.kept.get((scan.alias, interval))
-                rows = kept if kept is not None else stepping.known_rows(scan.table, interval)
-                if rows is not None:
-                    report.found.setdefault(frozenset([scan.leaf]), {"rows": rows})
+                told = stepping.known_rows(scan.table, interval)
+                if kept is not None:
+                    report.found.setdefault(own, {"rows": kept})
+                elif told is not None:
+                    report.found.setdefault(own, {"rows": told, "unfiltered": True})
 
     # ------------------------------------------------------------------ the choice
 
@@ -292,7 +295,8 @@ def ratios(past: Sequence[JsonObject]) -> Ratios:
     for report in past:
         for node in report["nodes"]:
             leaves = frozenset(LeafId(leaf) for leaf in node["leaves"])
-            if leaves not in found and node.get("rows") is not None and node.get("uncorrected") is not None:
+            tells = node.get("rows") is not None and node.get("uncorrected") is not None
+            if leaves not in found and tells and not node.get("unfiltered"):
                 found[leaves] = ratio(float(node["uncorrected"]), int(node["rows"]))
     return found
 
