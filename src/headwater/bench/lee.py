@@ -82,13 +82,13 @@ def run(
     for fraction in fractions:
         require_fraction(fraction / 2)
     spark = local_session("headwater-bench", extra=SETTINGS)
-    by_change = _series(spark, scale_factor, [*fractions], repeats, progress)
-    others = [scale for scale in scales if scale != 1.0]
-    by_scale = [
-        each for scale in others for each in _series(spark, scale_factor * scale, [SCALED_FRACTION], repeats, progress)
-    ]
-    if 1.0 in scales:
-        by_scale += _series(spark, scale_factor, [SCALED_FRACTION], repeats, progress)
+    scaled = [SCALED_FRACTION] if 1.0 in scales else []
+    rounds = _series(spark, scale_factor, sorted({*fractions, *scaled}), repeats, progress)
+    by_change = [each for each in rounds if each.fraction in fractions]
+    by_scale = [each for each in rounds if each.fraction in scaled]
+    for scale in scales:
+        if scale != 1.0:
+            by_scale += _series(spark, scale_factor * scale, [SCALED_FRACTION], repeats, progress)
     machine = describe_machine(spark)
     report = {
         "benchmark": "lee",
