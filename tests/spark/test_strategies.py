@@ -29,9 +29,7 @@ def reports(world: World, view: str) -> list[dict[str, Any]]:
     return [block for step in steps for block in (step.outcome or {})["blocks"]]
 
 
-def history(
-    make_world: Callable[..., World], text: str, seed: int, *, strategies: tuple[str, ...], rounds: int
-) -> World:
+def history(make_world: Callable[..., World], text: str, seed: int, *, rounds: int) -> World:
     rng = random.Random(seed)
     world = make_world(f"strategies{seed}")
     for name in ("r", "s", "t"):
