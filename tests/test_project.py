@@ -15,12 +15,14 @@ ROOT = Path(__file__).parent.parent
 
 def test_public_names_are_just_these():
     assert sorted(headwater.__all__) == [
+        "ConstraintStatus",
         "HeadwaterError",
         "Lake",
         "LakeStatus",
         "RefreshReport",
         "TableStatus",
         "UnitOfWork",
+        "Verification",
         "ViewStatus",
         "__version__",
         "connect",

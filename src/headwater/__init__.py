@@ -2,17 +2,27 @@
 
 from headwater.errors import HeadwaterError
 from headwater.lake import Lake, connect
-from headwater.values import LakeStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
+from headwater.values import (
+    ConstraintStatus,
+    LakeStatus,
+    RefreshReport,
+    TableStatus,
+    UnitOfWork,
+    Verification,
+    ViewStatus,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConstraintStatus",
     "HeadwaterError",
     "Lake",
     "LakeStatus",
     "RefreshReport",
     "TableStatus",
     "UnitOfWork",
+    "Verification",
     "ViewStatus",
     "__version__",
     "connect",

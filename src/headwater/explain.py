@@ -17,7 +17,8 @@ from headwater.choice import Workload
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.lifecycle import check
-from headwater.outline import lines, outline
+from headwater.outline import Outline, lines, outline
+from headwater.propagate.choosing import Wanted
 from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
@@ -26,6 +27,8 @@ from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
 from headwater.refresh import Policy, rows_of
 from headwater.sql.render import view_delta_sql
 from headwater.sql.statements import CreateView
+from headwater.step_picture import lines as step_lines
+from headwater.step_picture import picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,13 @@ class Explanation:
     leaves: tuple[dict[str, Any], ...]
     queries: tuple[str, ...]
     sql: str | None
+    strategy: str
+    last: dict[str, Any] | None
+    shape: Outline
+
+    def svg(self) -> str:
+        """The delta trees of the last propagation, with what was expected and found; else the plan."""
+        return picture(self.view, (self.last or {}).get("blocks", ()), self.shape)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -61,13 +71,15 @@ class Explanation:
             "leaves": list(self.leaves),
             "queries": list(self.queries),
             "sql": self.sql,
+            "strategy": self.strategy,
+            "last_propagation": self.last,
         }
 
     def __str__(self) -> str:
         where = f"at csn {self.csn}, propagated to {self.high_water_mark}, newest captured {self.newest_csn}"
         lines = [
             f"Materialized view {self.view}: {where}",
-            f"Kept incrementally, method {self.method}, policy {self.policy}"
+            f"Kept incrementally, method {self.method}, strategy {self.strategy}, policy {self.policy}"
             if self.recomputed is None
             else f"Recomputed at every refresh: {self.recomputed}",
             *_fallback_lines(self.falls_back),
@@ -82,7 +94,17 @@ class Explanation:
         ]
         lines += ["", "Next propagation"]
         lines += [f"  {query}" for query in self.queries] or ["  nothing to do"]
+        if self.last is not None:
+            lines += ["", f"Last propagation: {self.last.get('rows', 0)} rows"]
+            lines += _integrity_lines(self.last.get("integrity", {}))
+            lines += step_lines(self.last.get("blocks", ()))
         return "\n".join(lines)
+
+
+def _integrity_lines(told: dict[str, Any]) -> list[str]:
+    found = [f"  {told['cut']} of {told['queries']} queries cut by constraints"] if told.get("cut") else []
+    broken = told.get("broken", {}).items()
+    return found + [f"  constraint {name} broken at csn {problem['csn']}, not used" for name, problem in broken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +228,9 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         leaves=tuple(_leaf(leaf) for leaf in leaves),
         queries=tuple(queries),
         sql=sql,
+        strategy=Wanted.of(view.options).value,
+        last=next((step.outcome for step in context.catalog.done_steps(view.view_id, "propagate", limit=1)), None),
+        shape=outline(definition.plan, definition.nodes),
     )
 
 

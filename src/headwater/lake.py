@@ -28,6 +28,7 @@ from headwater.catalog.database import system_clock
 from headwater.catalog.records import BaseTable, MirrorRecord, ViewRecord
 from headwater.catalog.store import open_catalog
 from headwater.context import Context, name_lease, propagate_lease, silent
+from headwater.declaring import Declaration, declare, declare_from_table, declared, undeclare, verify
 from headwater.definition import Definition, base_tables_of
 from headwater.durable import Listener, nobody
 from headwater.engine.session import local_session, require_delta
@@ -64,6 +65,8 @@ from headwater.sql.statements import (
 from headwater.sql.storage import over_relations
 from headwater.values import (
     CollectionReport,
+    Columns,
+    ConstraintStatus,
     LakeStatus,
     PromiseStatus,
     RefreshReport,
@@ -72,6 +75,7 @@ from headwater.values import (
     StalenessReport,
     TableStatus,
     UnitOfWork,
+    Verification,
     ViewStatus,
 )
 
@@ -157,6 +161,45 @@ class Lake:
         """The ``userMetadata`` to give to each of several Delta commits that are to count as one unit of work."""
         return unit_of_work_metadata(tag, commits)
 
+    # ------------------------------------------------------------------ constraints
+
+    def declare(
+        self,
+        table: str,
+        *,
+        primary_key: Columns | None = None,
+        unique: Columns | None = None,
+        foreign_key: Mapping[str, str] | None = None,
+        name: str | None = None,
+        from_ddl: bool | str = False,
+    ) -> list[ConstraintStatus]:
+        """Say what is true of a tracked table: a key, or a foreign key such as ``{"customer": "customers.id"}``.
+
+        It is used for propagation once ``verify`` found it to hold, and until changes break it. ``from_ddl`` reads the
+        PRIMARY KEY, UNIQUE and FOREIGN KEY that the table's own DDL declares instead; a string is its name in Spark's
+        catalog.
+        """
+        if from_ddl:
+            if primary_key is not None or unique is not None or foreign_key is not None or name is not None:
+                raise InvalidInput("The table's own DDL says it all.", remedy="Leave the other arguments out.")
+            return declare_from_table(self._context, table, from_ddl if isinstance(from_ddl, str) else None)
+        return declare(self._context, table, Declaration(primary_key, unique, foreign_key), name)
+
+    def undeclare(self, constraint: str) -> None:
+        """Forget a constraint, by its name."""
+        undeclare(self._context, constraint)
+
+    def constraints(self, table: str | None = None) -> list[ConstraintStatus]:
+        """The declared constraints of a table, or of all, and what is known of each."""
+        return declared(self._context, table)
+
+    def verify(self, table: str | None = None, *, full: bool = False) -> list[Verification]:
+        """Look at the data whether the constraints of a table, or of all, hold at the newest csn.
+
+        Where one is known to hold up to some csn, the changes since decide, unless ``full`` asks for all rows.
+        """
+        return verify(self._context, table, full=full)
+
     # ------------------------------------------------------------------ SQL
 
     def sql(self, text: str) -> DataFrame:
@@ -223,10 +266,13 @@ class Lake:
             raise unreachable
         return captured.csn
 
-    def propagate(self, view: str, to: Moment | None = None) -> int:
-        """Compute the view delta up to a moment (None: the newest captured one); the high-water mark."""
+    def propagate(self, view: str, to: Moment | None = None, *, strategy: str | None = None) -> int:
+        """Compute the view delta up to a moment (None: the newest captured one); the high-water mark.
+
+        ``strategy`` ('n-term', 'tree', 'recompute' or 'auto') overrules the view's own.
+        """
         require_usable(self._context.catalog.view(view))
-        return propagate(self._context, view, self._moment(to))
+        return propagate(self._context, view, self._moment(to), strategy)
 
     def refresh(self, view: str, to: Moment | None = None, *, within: float | str | None = None) -> RefreshReport:
         """Bring the view to a moment: None is the newest state of its tables.

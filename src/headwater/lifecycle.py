@@ -53,6 +53,7 @@ from headwater.errors import (
 )
 from headwater.measured import gather, require_feasible
 from headwater.pinning import table_rows
+from headwater.propagate.choosing import Wanted
 from headwater.propagate.driver import require_captured
 from headwater.propagate.states import require_askable, typed_states, whole_states
 from headwater.refresh import Policy, bring_below
@@ -68,7 +69,7 @@ from headwater.sql.statements import CreateView
 from headwater.sql.storage import over_relations, table_at
 
 METHODS: dict[str, Method] = {"frontier": "frontier", "propagate": "propagate", "rolling": "rolling"}
-OPTIONS = frozenset({"chunk_size", "layout", "method", "refresh", "width", *SERVICE_OPTIONS})
+OPTIONS = frozenset({"chunk_size", "layout", "method", "refresh", "strategy", "width", *SERVICE_OPTIONS})
 LAYOUTS: dict[str, Layout] = {"current": "current", "timeline": "timeline"}
 _REFUSED_BY_SPARK_TOO = frozenset({"UNION_BY_NAME", "TIME_TRAVEL", "PARAMETER", "NONDETERMINISTIC"})
 _CAPTURES = 2
@@ -367,7 +368,8 @@ def _settings(
             raise InvalidInput(
                 f"Unknown option {key!r}.",
                 remedy=f"Options are refresh ({', '.join(each.value for each in Policy)}), method "
-                f"({', '.join(METHODS)}), layout ({', '.join(LAYOUTS)}), chunk_size ('10000' or 'auto'), "
+                f"({', '.join(METHODS)}), strategy ({', '.join(each.value for each in Wanted)}), "
+                f"layout ({', '.join(LAYOUTS)}), chunk_size ('10000' or 'auto'), "
                 "width and width.<leaf> ('1000 rows' or '5 csn'), response_time and "
                 f"max_staleness ('10s'), policy ({', '.join(POLICIES)}), priority; "
                 f"leaves are {', '.join(sorted(aliases))}.",
@@ -379,6 +381,11 @@ def _settings(
     if wanted_method not in METHODS:
         raise InvalidInput(f"Unknown method {wanted_method!r}.", remedy=f"Use one of {', '.join(METHODS)}.")
     method = METHODS[wanted_method]
+    Wanted.of(options)
+    if method != "frontier" and "strategy" in options:
+        raise InvalidInput(
+            f"Method {wanted_method!r} has no strategies.", remedy="Leave the method or the strategy out."
+        )
     if method != "frontier" and (definition.nodes or definition.views):
         raise InvalidInput(
             f"Method {wanted_method!r} is for select-project-join over tables"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
+
+Columns: TypeAlias = str | Sequence[str]
+"""One column, or several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +239,51 @@ class CollectionReport:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintStatus:
+    """A declared key or foreign key, and what is known of it.
+
+    It is known to hold at every csn from ``held_from`` to ``held_to``; ``broken`` tells the csn at which it was found
+    broken and keys that break it. ``kind`` is 'primary key', 'unique' or 'foreign key'.
+    """
+
+    name: str
+    table: str
+    kind: str
+    columns: tuple[str, ...]
+    referred_table: str | None
+    referred_columns: tuple[str, ...] | None
+    held_from: int | None
+    held_to: int | None
+    broken: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        text = f"{self.table} {self.kind.upper()} ({', '.join(self.columns)})"
+        if self.referred_table is not None:
+            text += f" REFERENCES {self.referred_table} ({', '.join(self.referred_columns or ())})"
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Whether a constraint holds at a csn; ``looked_at`` its whole 'state' there or the 'changes' up to there."""
+
+    constraint: ConstraintStatus
+    csn: int
+    holds: bool
+    looked_at: str
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "constraint": self.constraint.as_dict(),
+            "csn": self.csn,
+            "holds": self.holds,
+            "looked_at": self.looked_at,
+            "seconds": self.seconds,
+        }

@@ -66,6 +66,13 @@ def test_a_life_of_a_lake(
 
     # propagate and refresh, to a csn, by timestamp, to the newest, and back
     assert run("propagate", "owners", "--to", 1, "--json").json() == {"view": "owners", "high_water_mark": 1}
+    drawn = run("explain", "owners", "--svg", lake / "owners.svg").stdout
+    assert "Last propagation" in drawn
+    assert "Δ(people ⋈ pets)" in (lake / "owners.svg").read_text()
+    assert (
+        run("explain", "owners", "--svg", lake / "no" / "folder.svg", "--json", code=1).json()["code"]
+        == "INVALID_INPUT"
+    )
     assert "csn 2" in run("propagate", "owners").stdout
     moments = [unit["committed_at"] for unit in captured["units_of_work"]]
     report = run("refresh", "owners", "--to", moments[0], "--json").json()

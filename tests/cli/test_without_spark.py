@@ -39,7 +39,8 @@ def test_init_and_status(tmp_path: Path) -> None:
 
 def test_help_names_every_command(run: Run) -> None:
     text = run("--help").stdout
-    names = "init track untrack resync sql capture propagate refresh read status explain demo bench version "
+    names = "init track untrack resync declare undeclare constraints verify sql capture propagate refresh read status "
+    names += "explain demo bench version "
     names += "calibrate costs run release releases tag untag retention collect staleness snapshot"
     assert [name for name in names.split() if name not in text] == []
 

@@ -12,7 +12,7 @@ behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -95,6 +95,22 @@ def of_keys(plan: Plan, keys: Sequence[Attribute], asked: Scan, term: BaseDelta,
     joined = Joined((asked, *whole.inputs), (*same, *whole.conditions), whole.outputs)
     plan, terms = _numbered(joined.plan(), [Snapshot(at) for _ in scans(plan)], [term])
     return Query(plan, terms, CsnRule.LATEST)
+
+
+def numbered_anew(plan: Plan) -> Plan:
+    """A part of a plan as a plan of its own: its leaves counted from 0."""
+    return _renumber(plan, {scan.alias: LeafId(number) for number, scan in enumerate(scans(plan))})
+
+
+def with_scans(plan: Plan, changed: Mapping[str, Scan]) -> Plan:
+    """The plan with some of its scans, by alias, replaced by others with the same attributes."""
+    match plan:
+        case Scan(alias=alias):
+            return changed.get(alias, plan)
+        case Filter(child=child) | Project(child=child) | Generate(child=child):
+            return replace(plan, child=with_scans(child, changed))
+        case Join(children=children) | Union(children=children):
+            return replace(plan, children=tuple(with_scans(each, changed) for each in children))
 
 
 def _as_they_are(attributes: Iterable[Attribute]) -> tuple[tuple[Attribute, exp.Expr], ...]:

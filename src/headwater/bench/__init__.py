@@ -13,17 +13,21 @@ from typing import Any
 from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
-    "mauve": "staleness by chunk size as in [Mauve98], the chunk size advised, and readers beside maintenance",
+    "daily": "a day's new and deleted orders below a six-way join and an aggregate, refreshed and recomputed",
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
     "he": "asymmetric batching as in [He05]: cost functions, plans simulated and run, refresh times, streams",
+    "lee": "the six-way join of [Lee01] by delta tree, by n terms and recomputed, for changes and tables of many sizes",
+    "mauve": "staleness by chunk size as in [Mauve98], the chunk size advised, and readers beside maintenance",
     "service": "headwater run on a live stream: refreshes on demand within the response time, and what that costs",
     "sources": "what PostgreSQL sources are asked for, beside whole tables, and how much of their own rate they keep",
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
 OPTIONS: dict[str, frozenset[str]] = {
+    "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints"}),
     "he": frozenset({"repeats"}),
-    "service": frozenset({"minutes"}),
+    "lee": frozenset({"fractions", "scales", "repeats"}),
     "mauve": frozenset({"minutes", "parts", "readers"}),
+    "service": frozenset({"minutes"}),
     "tpch": frozenset({"queries", "fractions", "repeats", "changes"}),
 }
 

@@ -4,10 +4,15 @@ A constraint is declared under a name of its own, about tables that are tracked.
 verified; ``hold_constraint`` records a verification, ``break_constraint`` that the data breaks it. What stands here can
 be trusted without looking: it changes in the same transactions as what it rests on. A table that is followed anew has
 lost changes, and with them all that was known of it; a table that is no longer tracked takes its constraints along.
+
+A check takes time, and its tables may be followed anew, or another check recorded, meanwhile. So a check starts from
+what was ``seen``, and what it found is recorded only if the catalog still says the same: otherwise it proves nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +25,14 @@ from headwater.catalog.records import ConstraintRecord, JsonObject
 from headwater.errors import InvalidInput, NameTaken
 
 _table = schema.constraints
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A constraint as it stood when a check began, and since which csn and version its tables were followed."""
+
+    record: ConstraintRecord
+    followed: Mapping[str, tuple[Csn, int]]
 
 
 class Constraints(FencedTables):
@@ -47,6 +60,11 @@ class Constraints(FencedTables):
         with self._database.read() as connection:
             return _all(connection)
 
+    def seen_constraints(self) -> list[Seen]:
+        """All of them, by name, as checks start from them."""
+        with self._database.read() as connection:
+            return [Seen(record, _followed(connection, record.constraint)) for record in _all(connection)]
+
     def remove_constraint(self, lease: Held, name: str) -> None:
         """Forget it; refused for the last key that a foreign key refers to."""
         with self._under(lease) as connection:
@@ -70,13 +88,16 @@ class Constraints(FencedTables):
                 )
             connection.execute(sa.delete(_table).where(_table.c.name == name))
 
-    def hold_constraint(self, lease: Held, name: str, verified: Interval) -> ConstraintRecord:
+    def hold_constraint(self, lease: Held, name: str, verified: Interval, seen: Seen | None = None) -> ConstraintRecord:
         """It was verified on the state at ``verified.start`` and on the changes of the interval.
 
         A state verified at or after the csn that broke it starts anew; one before would say that it was not broken.
+        What was found from a standing (``seen``) that is no longer the catalog's is not recorded.
         """
         with self._under(lease) as connection:
             record = _find(connection, name)
+            if seen is not None and seen != Seen(record, _followed(connection, record.constraint)):
+                return record
             broken = record.broken
             if broken is not None and broken["csn"] > verified.start:
                 raise InvalidInput(
@@ -116,6 +137,13 @@ def remove_with_table(connection: sa.Connection, table: str) -> None:
             constraints=referring,
         )
     connection.execute(sa.delete(_table).where(_table.c.name.in_([record.name for record in records])))
+
+
+def _followed(connection: sa.Connection, constraint: Constraint) -> dict[str, tuple[Csn, int]]:
+    table = schema.base_tables
+    wanted = sa.select(table.c.name, table.c.since_csn, table.c.since_version)
+    rows = connection.execute(wanted.where(table.c.name.in_(sorted(constraint.tables))))
+    return {row.name: (Csn(row.since_csn), row.since_version) for row in rows}
 
 
 def _find(connection: sa.Connection, name: str) -> ConstraintRecord:

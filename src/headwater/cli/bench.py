@@ -25,7 +25,15 @@ def bench(
         str | None, typer.Option(metavar="N,N,...", help="For tpch: which queries; all 22 if not given.")
     ] = None,
     fractions: Annotated[
-        str | None, typer.Option(metavar="X,X,...", help="For tpch: shares of the tables that change.")
+        str | None, typer.Option(metavar="X,X,...", help="For daily, lee, tpch: shares of the tables that change.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(help="For daily, he, lee, tpch: rounds of each size.")] = None,
+    scales: Annotated[
+        str | None, typer.Option(metavar="X,X,...", help="For daily, lee: sizes of the tables, as parts of --sf.")
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(help="For daily: n-term, tree, recompute or auto.")] = None,
+    constraints: Annotated[
+        bool | None, typer.Option("--constraints/--no-constraints", help="For daily: whether keys are declared.")
     ] = None,
     changes: Annotated[
         str | None,
@@ -33,7 +41,6 @@ def bench(
             metavar="KIND", help="For tpch: 'values' change (default), or 'attributes' that queries sort by too."
         ),
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="For tpch and he: rounds of each size.")] = None,
     minutes: Annotated[float | None, typer.Option(help="For service and mauve: how long it runs, each time.")] = None,
     readers: Annotated[int | None, typer.Option(min=1, help="For mauve: how many processes read.")] = None,
     parts: Annotated[
@@ -61,6 +68,9 @@ def bench(
             "minutes": minutes,
             "readers": readers,
             "parts": None if parts is None else tuple(parts.split(",")),
+            "scales": _numbers("--scales", scales, float),
+            "strategy": strategy,
+            "constraints": constraints,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -25,7 +25,7 @@ from headwater.cli.output import (
 from headwater.cli.session import Session
 from headwater.cli.sources import resync, track
 from headwater.cli.statements import split
-from headwater.errors import SqlSyntaxError
+from headwater.errors import InvalidInput, SqlSyntaxError
 
 if TYPE_CHECKING:
     from headwater.values import PromiseStatus, TableStatus, UnitOfWork, ViewStatus
@@ -145,12 +145,17 @@ def print_units(units: list[UnitOfWork]) -> None:
 
 
 def propagate(
-    session: Session, view: Annotated[str, typer.Argument(help="A materialized view.")], to: ToMoment = None
+    session: Session,
+    view: Annotated[str, typer.Argument(help="A materialized view.")],
+    to: ToMoment = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="n-term, tree, recompute or auto; without it, the view's own.")
+    ] = None,
 ) -> None:
     """Compute the view's changes up to a moment, without applying them."""
     with session.open() as (lake, line):
         line(f"{view}: propagating")
-        mark = lake.propagate(view, moment(to))
+        mark = lake.propagate(view, moment(to), strategy=strategy)
     if session.json:
         print_json({"view": view, "high_water_mark": mark})
     else:
@@ -298,16 +303,27 @@ def explain(
     session: Session,
     view: Annotated[str, typer.Argument(help="A materialized view.")],
     with_sql: Annotated[bool, typer.Option("--sql", metavar="", help="Also the SQL of the next propagation.")] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Draw the last propagation: rows, seconds and bytes."),
+    ] = None,
 ) -> None:
-    """Show a view's plan and what its next propagation would run; reads the catalog only."""
+    """Show a view's plan, its last propagation and what the next one would run; reads the catalog only."""
     with session.open() as (lake, _):
         found = lake.explain(view)
+    if svg is not None:
+        try:
+            svg.write_text(found.svg(), encoding="utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{svg} can't be written: {error.strerror}.", remedy="Choose another file.") from error
     if session.json:
         print_json(found.as_dict())
         return
     console().print(Text(str(found)), soft_wrap=True)
     if with_sql:
         console().print(Text(f"\n{found.sql or 'There is nothing to propagate.'}"), soft_wrap=True)
+    if svg is not None:
+        console().print(Text(f"\nThe picture is in {svg}"), soft_wrap=True)
 
 
 COMMANDS = (init, track, untrack, resync, sql, capture, propagate, refresh, read, status, explain)

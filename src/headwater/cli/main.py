@@ -9,6 +9,7 @@ from rich.text import Text
 
 from headwater.cli.bench import bench
 from headwater.cli.commands import COMMANDS
+from headwater.cli.constraints import COMMANDS as CONSTRAINTS
 from headwater.cli.demo import demo
 from headwater.cli.output import console, print_json
 from headwater.cli.readers import READER_COMMANDS, SNAPSHOT_COMMANDS
@@ -50,7 +51,7 @@ def version(session: Session) -> None:
         console().print(Text(", ".join(f"{name} {number}" for name, number in found.items())))
 
 
-for each in (*COMMANDS, *SERVICE_COMMANDS):
+for each in (*COMMANDS, *CONSTRAINTS, *SERVICE_COMMANDS):
     app.command()(with_session(each))
 for reader in READER_COMMANDS:
     app.command()(with_session(reader))

@@ -37,6 +37,16 @@ def _directories(location: str) -> list[fs.FileInfo]:
     return [each for each in found if each.type is fs.FileType.Directory]
 
 
+def bytes_in(location: str) -> int | None:
+    """The size of all files in a place; None where it can't be listed."""
+    try:
+        system, path = _system(location)
+        found = system.get_file_info(fs.FileSelector(path, recursive=True))
+    except _OUT_OF_REACH:
+        return None
+    return sum(each.size or 0 for each in found if each.type is fs.FileType.File)
+
+
 def remove_directory(location: str) -> bool:
     """Remove a directory and all in it; True when it is gone. What can't be removed is told in the log, never raised:
     nobody reads it any more, so it costs space and nothing else."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from headwater.algebra.grid import Grid
 from headwater.engine.failures import translated
-from headwater.engine.files import old_directories_in, remove_directory
+from headwater.engine.files import bytes_in, old_directories_in, remove_directory
 from headwater.sql.dialect import column, to_text
 from headwater.sql.key_condition import cell_of
 from headwater.sql.relations import COUNT
@@ -46,13 +46,17 @@ _NO_FILE = re.compile(r"(?:^|[<:,])(?:void|interval)(?=[>,]|$)")
 class StagedRows:
     """Changes that were computed and are kept; ``retracts``: some take rows away.
 
-    ``cells`` answers, in their order, where the values of some columns lie.
+    ``cells`` answers, in their order, where the values of some columns lie; ``place``: their files, if any.
     """
 
     name: str
     rows: int
     retracts: bool
     cells: tuple[Cells, ...] = ()
+    place: str | None = None
+
+    def bytes(self) -> int | None:
+        return None if self.place is None else bytes_in(self.place)
 
 
 class Staging:
@@ -116,14 +120,14 @@ class Staging:
         cells = _cells(frame, spreads)
         wanted += [array(*cells).alias("cells")] if cells else []
 
-        def staged(name: str, counted: Mapping[str, Any]) -> StagedRows:
+        def staged(name: str, counted: Mapping[str, Any], place: str | None) -> StagedRows:
             answer = _found(frame, spreads, counted.get("cells") or ())
-            return StagedRows(name, int(counted["rows"]), int(counted.get("negative", 0)) > 0, answer)
+            return StagedRows(name, int(counted["rows"]), int(counted.get("negative", 0)) > 0, answer, place)
 
         if self._place is None or _NO_FILE.search(",".join(each.dataType.simpleString() for each in frame.schema)):
             with self._in_memory(frame) as (name, kept), translated("computing changes"):
                 found = kept.agg(*wanted).collect()[0].asDict()  # one row
-                yield staged(name, found)
+                yield staged(name, found, None)
             return
         name, seen = f"__hw_staged_{uuid.uuid4().hex}", Observation()
         place = f"{self._place}/{name}"
@@ -134,7 +138,7 @@ class Staging:
                 places.write.parquet(place)
                 read = self._session().read.schema(places.schema).parquet(place).toDF(*frame.columns)
                 read.createOrReplaceTempView(name)
-            yield staged(name, seen.get)
+            yield staged(name, seen.get, place)
         finally:
             self._session().catalog.dropTempView(name)
             remove_directory(place)

@@ -27,26 +27,34 @@ from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
+from headwater.propagate.choosing import Wanted
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
+from headwater.propagate.knowing import integrity_of_step
 from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.stepping import Prepared, Stepping
+from headwater.propagate.tree_driver import Blocks
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
 from headwater.sql.dialect import to_text
-from headwater.sql.render import view_delta_sql
 from headwater.sql.storage import table_at
 
 Feed: TypeAlias = tuple[str, Interval]
 
 
-def propagate(context: Context, name: str, to: Csn) -> Csn:
-    """Bring the view's high-water mark to ``to`` or beyond; the mark."""
+def propagate(context: Context, name: str, to: Csn, strategy: str | None = None) -> Csn:
+    """Bring the view's high-water mark to ``to`` or beyond, by its own strategy or the one given; the mark."""
     view = context.catalog.view(name)
+    wanted = None if strategy is None else Wanted.named(strategy)
     with context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        return propagate_under(context, lease, context.catalog.view(name), to)
+        return propagate_under(context, lease, context.catalog.view(name), to, wanted)
 
 
-def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -> Csn:
+def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, strategy: Wanted | None = None) -> Csn:
     if view.method != "frontier":
+        if strategy is not None:
+            raise InvalidInput(
+                f"View {view.name!r} is propagated by method {view.method!r}, which has no strategies.",
+                remedy="Leave the strategy out.",
+            )
         from headwater.propagate.rolling_driver import roll
 
         return roll(context, lease, view, to)
@@ -78,7 +86,8 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn) -
             targets = _together(leaves, to, widths, moments)
         else:
             targets = next_targets(definition.plan, frontier, to, widths, moments)
-        intent = {"before": list(frontier.times), "after": list(targets)}
+        wanted = Wanted.of(view.options) if strategy is None else strategy
+        intent = {"before": list(frontier.times), "after": list(targets), "strategy": wanted.value}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
         context.reached(DurablePoint.PROPAGATE_INTENDED)
         _run(context, lease, view, definition, step)
@@ -123,6 +132,11 @@ def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: C
         for leaf, width in zip(leaves, widths, strict=True)
     ]
     return tuple(min(ends) for _ in leaves)
+
+
+def _as_one(before: Frontier, after: Frontier) -> bool:
+    """Whether all leaves go from one moment to another: then their changes may be carried up in any grouping."""
+    return len(set(before.times)) == 1 == len(set(after.times))
 
 
 def frontier_of(leaves: list[LeafRecord]) -> Frontier:
@@ -183,14 +197,19 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         raise InternalError(f"Step {step.step_id} begins at {before}, the view stands at {stands}.")
     context.progress(f"{view.name}: propagating {before} to {after}")
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
-    if definition.nodes:
-        written = _append_change(context, view, definition, Interval(before.times[0], after.times[0]), tag)
+    over = Interval(before.high_water_mark, max(after.times))
+    integrity = integrity_of_step(context, lease, definition, over)
+    blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
+    if definition.nodes or _as_one(before, after):
+        written = _append_change(context, view, definition, over, tag, blocks)
+        blocks.answered(written.rows if written else 0)
     else:
-        queries = step_of(context, definition, step).queries
+        queries = integrity.cut(step_of(context, definition, step).queries)
         written = append_answers(context, view, definition, queries, tag) if queries else None
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
-    outcome = {"rows": written.rows if written else 0, **context.timed("propagate", began)}
+    told = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
+    outcome = {"rows": written.rows if written else 0, **told, **context.timed("propagate", began)}
     context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
@@ -213,16 +232,21 @@ def append_answers(
 
 
 def _append_change(
-    context: Context, view: ViewRecord, definition: Definition, interval: Interval, tag: CommitTag
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    interval: Interval,
+    tag: CommitTag,
+    blocks: Blocks,
 ) -> Written | None:
-    """The same for a view with nodes, whose leaves all advance over one interval."""
+    """The same where all leaves advance over one interval, as those of a view with nodes do, by blocks."""
     moments = CatalogMoments(context.catalog, definition)
     if not any(moments.has_changes(scan.table, interval) for scan in definition.leaves):
         return None
     feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}
     with (
         _reading(context, definition, moments, feeds),
-        staged_nodes(context, view, definition, moments, interval) as prepared,
+        staged_nodes(context, view, definition, moments, interval, blocks) as prepared,
     ):
         return _append(context, view, prepared, tag)
 
@@ -230,8 +254,7 @@ def _append_change(
 def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
     if not answer.queries:
         return None
-    text = view_delta_sql(answer.queries, _names(view), answer.sources, broadcast=answer.broadcast)
-    frame = context.engine.compute(text)
+    frame = context.engine.compute(answer.text(_names(view)))
     answered = context.engine.columns(frame)[: len(view.stored)]
     if answered != view.stored:
         raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")

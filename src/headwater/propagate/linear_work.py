@@ -138,6 +138,10 @@ class WorkBySet:
     def change_rows(self, mask: int) -> float:
         return self._state_and_change(mask)[1]
 
+    def state_rows(self, mask: int) -> float:
+        """|⋈P|, as it was."""
+        return self._state_and_change(mask)[0]
+
     def _state_and_change(self, mask: int) -> tuple[float, float]:
         """|⋈P| and |Δ(⋈P)|, from those of the set without one leaf.
 

@@ -25,9 +25,9 @@ from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.staging import StagedRows
 from headwater.propagate.frontier import ChangeLog, Frontier, advance
 from headwater.propagate.stepping import Prepared, Stepping
+from headwater.propagate.tree_driver import Blocks
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources
-from headwater.sql.render import view_delta_sql
 from headwater.sql.summing import totals
 from headwater.sql.transitions import (
     InputChange,
@@ -74,7 +74,12 @@ def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query
 
 @contextmanager
 def staged_nodes(
-    context: Context, view: ViewRecord, definition: Definition, moments: CatalogMoments, interval: Interval
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    moments: CatalogMoments,
+    interval: Interval,
+    blocks: Blocks,
 ) -> Iterator[Prepared]:
     """Stage the changes of all nodes; the queries of the view's own block over them."""
     log = NodeLog(moments, definition.nodes)
@@ -85,7 +90,10 @@ def staged_nodes(
         feeds = stepping.stage_feeds((table, interval) for table in _read_often(definition, interval, moments))
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-            changes = [_input_change(plan, interval, log, sources, stepping) for plan in node.inputs]
+            changes = [
+                _input_change(f"{name}.{side}", plan, interval, log, sources, stepping, blocks)
+                for side, plan in enumerate(node.inputs)
+            ]
             change: exp.Query
             match node, changes:
                 case _ if all(each is None for each in changes):
@@ -115,7 +123,7 @@ def staged_nodes(
             elif (found := stepping.stage(to_text(change))).rows:
                 log.staged[name] = found
         sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
-        yield stepping.prepared(block_queries(definition.plan, interval, log), sources)
+        yield blocks.prepared("", definition.plan, interval, log, sources, stepping)
 
 
 def _touched_rows(
@@ -126,12 +134,19 @@ def _touched_rows(
 
 
 def _input_change(
-    plan: Plan, interval: Interval, log: NodeLog, sources: Sources, stepping: Stepping
+    name: str,
+    plan: Plan,
+    interval: Interval,
+    log: NodeLog,
+    sources: Sources,
+    stepping: Stepping,
+    blocks: Blocks,
 ) -> InputChange | None:
-    ready = stepping.prepared(block_queries(plan, interval, log), sources)
+    ready = blocks.prepared(name, plan, interval, log, sources, stepping)
     if not ready.queries:
         return None
-    found = stepping.stage(view_delta_sql(ready.queries, plan.attributes, ready.sources, broadcast=ready.broadcast))
+    found = stepping.stage(ready.text(plan.attributes))
+    blocks.answered(found.rows, found.bytes())
     return InputChange(found.name, found.retracts) if found.rows else None
 
 

@@ -31,7 +31,7 @@ from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
-from headwater.engine.staging import Spread, StagedRows
+from headwater.engine.staging import Key, Spread, StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.dialect import column, to_text
@@ -60,6 +60,14 @@ class Prepared:
     queries: tuple[Query, ...]
     sources: Sources
     broadcast: frozenset[str]
+    after: Csn | None = None  # of the answers, only rows of later csns count
+
+    def text(self, names: Sequence[str]) -> str:
+        return view_delta_sql(self.queries, names, self.sources, broadcast=self.broadcast, after=self.after)
+
+
+def is_plain_type(kind: str) -> bool:
+    return _PLAIN.fullmatch(kind) is not None
 
 
 def few(rows: int | None, sizes: Sizes) -> bool:
@@ -92,13 +100,15 @@ class Stepping:
         self._log = log
         self._stack = stack
         self._steps = 0
+        self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
+        self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept
 
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
-        plain = Prepared(tuple(queries), sources, small_changes(queries, self._log, self.sizes))
-        if not queries or any(query.rule is not CsnRule.LATEST or len(query.marked) != 1 for query in queries):
+        plain = Prepared(tuple(queries), sources, small_changes(queries, self, self.sizes))
+        if not queries or any(query.rule is not CsnRule.LATEST or not query.marked for query in queries):
             return plain
-        product = Joined.of(queries[0].plan)
-        return _Run(self, product, sources).prepared(queries) if self._joins_large(product) else plain
+        large = any(self._joins_large(Joined.of(query.plan)) for query in queries)
+        return _Run(self, sources).prepared(queries) if large else plain
 
     def touched_state(
         self, plan: Plan, keys: Sequence[Attribute], asked: str, at: Csn, sources: Sources
@@ -114,7 +124,7 @@ class Stepping:
         names = tuple(key_names(keys))
         scan = Scan(LeafId(0), _ASKED, _ASKED, names, names)
         query = of_keys(plan, keys, scan, BaseDelta(moment), at)
-        found = _Run(self, product, sources).answered(query, scan, moment, asked)
+        found = _Run(self, sources).answered(query, scan, moment, asked)
         if not found.queries:
             return state_relation(plan, at, sources).where(exp.false())
         text = view_delta_sql(found.queries, plan.attributes, found.sources, broadcast=found.broadcast)
@@ -122,8 +132,14 @@ class Stepping:
 
     # ------------------------------------------------------------------ sizes
 
+    def known_rows(self, name: str, interval: Interval) -> int | None:
+        """Rows of a change by what was kept, else by the log."""
+        return self.stages[name].rows if name in self.stages else self._log.known_rows(name, interval)
+
     def extent(self, scan: Scan) -> Extent:
         uses = self._definition.tables
+        if scan.table in self.stages:
+            return Extent(self.stages[scan.table].rows, {})
         if scan.table in uses:
             kinds = dict(uses[scan.table].columns)
             columns = [name for name in scan.columns if kinds[name] in COUNTABLE]
@@ -166,23 +182,21 @@ class Stepping:
     def is_derived(self, scan: Scan) -> bool:
         return scan.table in self._definition.nodes or scan.table in self._definition.views
 
-    def is_node(self, scan: Scan) -> bool:
-        return scan.table in self._definition.nodes
-
-    def node_rows(self, scan: Scan, interval: Interval) -> int | None:
-        return self._log.known_rows(scan.table, interval)
+    def is_kept(self, scan: Scan) -> bool:
+        """Whether the changes are those of a node or a stage, which are kept already."""
+        return scan.table in self._definition.nodes or scan.table in self.stages
 
     def is_plain(self, scan: Scan) -> bool:
         uses = {**self._definition.tables, **self._definition.views}
         kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
-        return all(_PLAIN.fullmatch(kinds.get(name, "")) for name in scan.columns)
+        return all(is_plain_type(kinds.get(name, "")) for name in scan.columns)
 
     def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
         return self._stack.enter_context(self._context.engine.staging.changes(text, spreads))
 
     def stage_leaves(
-        self, texts: Mapping[LeafChange, str], spreads: Mapping[LeafChange, Sequence[Spread]] | None = None
-    ) -> dict[LeafChange, StagedRows]:
+        self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
+    ) -> dict[Key, StagedRows]:
         return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts, spreads))
 
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
@@ -215,13 +229,13 @@ class _Meeting:
 
 
 class _Run:
-    """The queries of one block. All have the same inputs, each with another one changed."""
+    """The queries of one block, each with another of its inputs changed."""
 
-    def __init__(self, stepping: Stepping, product: Joined, sources: Sources) -> None:
+    def __init__(self, stepping: Stepping, sources: Sources) -> None:
         self._stepping = stepping
         self._sources = sources
         self._sizes = stepping.sizes
-        self._inputs = {_key(each): stepping.size(each) for each in product.inputs}
+        self._inputs: dict[tuple[str, ...], InputSize] = {}
         self._rows: dict[str, int | None] = {}
         self._within: dict[tuple[LeafChange, str], list[exp.Expr]] = {}  # by what is kept and the table that it meets
 
@@ -246,6 +260,7 @@ class _Run:
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
         """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
         texts: dict[LeafChange, str] = {}
+        rows: dict[LeafChange, int] = {}
         meetings: dict[LeafChange, list[_Meeting]] = {}
         for query in queries:
             product = Joined.of(query.plan)
@@ -253,42 +268,54 @@ class _Run:
                 term = query.terms[scan.leaf]
                 if not isinstance(term, BaseDelta | Patched):
                     continue
-                if self._stepping.is_node(scan):
-                    self._rows[scan.alias] = self._stepping.node_rows(scan, term.interval)
-                    continue
-                own = [each for each in product.conditions if attributes_of(each) <= set(scan.attributes)]
-                texts[scan.alias, term.interval] = leaf_changes(
-                    scan, term.interval, own, self._sources, self._stepping.is_plain(scan)
-                )
-                meetings[scan.alias, term.interval] = self._meetings(scan, product)
+                key = (scan.alias, term.interval)
+                if self._stepping.is_kept(scan):
+                    self._rows[scan.alias] = self._stepping.known_rows(scan.table, term.interval)
+                elif key in self._sources.changed and key in self._stepping.kept:
+                    rows[key] = self._stepping.kept[key]  # an earlier stage needed them too
+                else:
+                    own = [each for each in product.conditions if attributes_of(each) <= set(scan.attributes)]
+                    texts[key] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
+                    meetings[key] = self._meetings(scan, product)
         spreads = {key: [each.spread for each in found] for key, found in meetings.items()}
-        found = self._stepping.stage_leaves(texts, spreads)
-        for (alias, interval), rows in found.items():
-            self._keep(alias, interval, rows, meetings[alias, interval])
-        empty = {key for key, rows in found.items() if not rows.rows}
-        return [kept for query in queries if (kept := _without(query, empty)) is not None]
+        for key, kept in self._stepping.stage_leaves(texts, spreads).items():
+            self._keep(*key, kept, meetings[key])
+            rows[key] = kept.rows
+        self._stepping.kept.update(rows)
+        empty = {key for key, count in rows.items() if not count}
+        for (alias, _), count in rows.items():
+            self._rows[alias] = max(count, self._rows.get(alias) or 0)
+        return [left for query in queries if (left := _without(query, empty)) is not None]
 
     def _stepped(self, query: Query) -> Query | None:
         product = Joined.of(query.plan)
-        (leaf,) = query.marked
-        scan = next(each for each in scans(query.plan) if each.leaf == leaf)
-        interval = _interval(query.terms[leaf])
-        sizes = [self._inputs[_key(each)] for each in product.inputs]
+        interval = _interval(query.terms[min(query.marked)])
+        sizes = [self._size(each) for each in product.inputs]
         inputs = [each.attributes for each in product.inputs]
-        order = join_order(inputs, product.conditions, sizes, product.input_with(leaf))
+        changed = {product.input_with(leaf) for leaf in query.marked}
+        order = join_order(inputs, product.conditions, sizes, product.input_with(min(query.marked)))
+        order.sort(key=lambda index: index not in changed)  # changes meet one another first
         query = in_order(query, order)
-        large = [self._stepping.is_large(sizes[index]) for index in order]
-        rows = self._rows.get(scan.alias)
+        large = [index not in changed and self._stepping.is_large(sizes[index]) for index in order]
+        together = len(changed)
+        known = [self._rows.get(scan.alias) for scan in scans(query.plan) if scan.leaf in query.marked]
+        rows = None if None in known else max(count for count in known if count is not None)
         while few(rows, self._sizes):
-            ahead = [place for place in range(1, len(large)) if large[place]]
-            if not ahead or (ahead == [1]):
+            ahead = [place for place in range(together, len(large)) if large[place]]
+            if not ahead or (together == 1 and ahead == [1]):
                 break
             first = ahead[0] if ahead[0] > 1 else 2
             query, rows = self._step(query, first, interval)
-            large = [False, *large[first:]]
+            large, together = [False, *large[first:]], 1
             if rows == 0:
                 return None
         return self._limited(query)
+
+    def _size(self, plan: Plan) -> InputSize:
+        key = _key(plan)
+        if key not in self._inputs:
+            self._inputs[key] = self._stepping.size(plan)
+        return self._inputs[key]
 
     def _step(self, query: Query, first: int, interval: Interval) -> tuple[Query, int]:
         name = self._stepping.next_name()

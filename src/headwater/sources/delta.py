@@ -87,6 +87,12 @@ class DeltaSource:
         feed = str((row["properties"] or {}).get(_FEED, "false")).lower() == "true"
         return DeltaTable(location, row["id"], columns, feed)
 
+    def described(self, name: str, where: str) -> list[tuple[str, str]]:
+        """The first two columns of DESCRIBE TABLE EXTENDED."""
+        with translated(f"reading the description of {name}"):
+            rows = self.engine.query(f"DESCRIBE TABLE EXTENDED {self._identifier(where)}").collect()  # its columns
+        return [(row[0] or "", row[1] or "") for row in rows]
+
     def _identifier(self, where: str) -> str:
         if "/" in where or "\\" in where:
             return to_text(current_table(where))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from headwater.sql.dialect import column, named, subquery
+from headwater.sql.dialect import column, named, quoted, subquery
 from headwater.sql.relations import COUNT, CSN
 
 FATE = "__hw_fate"
@@ -35,6 +35,13 @@ def fated_changes(changes: exp.Query, columns: Sequence[str], key: Sequence[str]
         *with_bookkeeping(columns), column(_LAST), column(_TOTAL), named(over_key(exp.Min(this=at_first), key), _LEAST)
     ).from_(subquery(spread, "s"))
     return exp.select(*with_bookkeeping(columns), named(_fate(key), FATE)).from_(subquery(judged, "j"))
+
+
+def of_fates(fated: str, columns: Sequence[str], fates: Sequence[str]) -> exp.Query:
+    """Of changes that are kept with their fates, those of some: columns, COUNT and CSN."""
+    listed = [exp.Literal.string(fate) for fate in sorted(fates)]
+    wanted = exp.In(this=column(FATE), expressions=listed)
+    return exp.select(*with_bookkeeping(columns)).from_(exp.Table(this=quoted(fated))).where(wanted)
 
 
 def _fate(key: Sequence[str]) -> exp.Expr:

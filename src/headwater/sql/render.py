@@ -51,13 +51,19 @@ def view_delta_sql(
     sources: Sources,
     *,
     broadcast: frozenset[str] = frozenset(),
+    after: Csn | None = None,
     pretty: bool = False,
 ) -> str:
     """One statement that computes all the queries: the view's columns, count and csn.
 
-    ``broadcast`` names leaves whose changes are few: they go to every task.
+    ``broadcast`` names leaves whose changes are few: they go to every task. ``after``: only rows of later csns.
     """
-    return to_text(delta_relation(queries, names, sources, broadcast=broadcast), pretty=pretty)
+    relation = delta_relation(queries, names, sources, broadcast=broadcast)
+    if after is not None:
+        columns = [column(name) for name in (*names, COUNT, CSN)]
+        later = exp.GT(this=column(CSN), expression=exp.Literal.number(after))
+        relation = exp.select(*columns).from_(subquery(relation, "__hw_all"), copy=False).where(later, copy=False)
+    return to_text(relation, pretty=pretty)
 
 
 def delta_relation(

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from headwater.algebra.constraints import Constraint, ForeignKey, Unique
 from headwater.algebra.time import Csn, Interval
-from headwater.sql.dialect import column, is_not_null, named, quoted, to_text
+from headwater.sql.dialect import call, column, is_not_null, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, TableMoments, changes_of
 
 ROWS = "__hw_rows"
@@ -56,6 +56,10 @@ class DeltaRelations:
 
 
 def violations_at_sql(constraint: Constraint, relations: Relations, at: Csn, limit: int) -> str:
+    return to_text(state_check(constraint, relations, at, limit))
+
+
+def state_check(constraint: Constraint, relations: Relations, at: Csn, limit: int) -> exp.Query:
     """Keys by which the state at a csn breaks the constraint: CSN, its columns, ROWS."""
     rows = exp.Table(this=quoted("own"))
     select = exp.select(
@@ -76,7 +80,7 @@ def violations_at_sql(constraint: Constraint, relations: Relations, at: Csn, lim
             pairs = list(zip(referred, constraint.columns, strict=True))
             select = select.where(_all_present(constraint.columns), exp.not_(_exists("referred", pairs)))
             select = _grouped(select, constraint.columns)
-    return to_text(_with(select.limit(limit), ctes))
+    return _with(select.limit(limit), ctes)
 
 
 def violations_over_sql(
@@ -88,6 +92,21 @@ def violations_over_sql(
     referred_rows_deleted: bool = True,
     end_only: bool = False,
 ) -> str | None:
+    found = change_check(
+        constraint, relations, interval, limit, referred_rows_deleted=referred_rows_deleted, end_only=end_only
+    )
+    return None if found is None else to_text(found)
+
+
+def change_check(
+    constraint: Constraint,
+    relations: Relations,
+    interval: Interval,
+    limit: int,
+    *,
+    referred_rows_deleted: bool = True,
+    end_only: bool = False,
+) -> exp.Query | None:
     """(csn, key) at which the changes of the interval break a constraint that held at its start; None if none can.
 
     ``referred_rows_deleted`` False: the log says that no row of the referred table was deleted in the interval; then
@@ -103,7 +122,7 @@ def violations_over_sql(
 
 def _unique_over(
     constraint: Unique, relations: Relations, interval: Interval, limit: int, end_only: bool
-) -> str | None:
+) -> exp.Query | None:
     names = constraint.columns
     changes = relations.changes(constraint.table, names, interval)
     if changes is None:
@@ -133,7 +152,7 @@ def _foreign_key_over(
     limit: int,
     referred_rows_deleted: bool,
     end_only: bool,
-) -> str | None:
+) -> exp.Query | None:
     names, referred = constraint.columns, constraint.referred_columns
     own = relations.changes(constraint.table, names, interval)
     others = relations.changes(constraint.referred_table, referred, interval)
@@ -173,6 +192,60 @@ def _foreign_key_over(
         exp.LTE(this=column(REFERRED_ROWS), expression=_number(0)),
     )
     return _answer(ctes, names, [ROWS], broken, interval, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row of ``findings_sql``: a constraint broken at a csn by rows with a key, or what a table's csn did."""
+
+    about: str
+    name: str
+    csn: int
+    key: str | None
+    rows: int
+    deleted: int | None
+
+
+BROKEN, SIGNS = "broken", "signs"
+
+
+def findings_sql(checks: Mapping[str, tuple[Constraint, exp.Query]], signs: Mapping[str, exp.Query]) -> str:
+    """Checks by the names of their constraints, and the signs of tables' changes, as one statement of ``Finding``s.
+
+    ``signs`` gives changes of a table with COUNT and CSN; they are counted by csn, insertions and deletions.
+    """
+    parts = [_told(name, constraint.columns, query) for name, (constraint, query) in checks.items()]
+    parts += [_signs(table, changes) for table, changes in signs.items()]
+    return to_text(_union(parts))
+
+
+def _told(name: str, columns: Sequence[str], check: exp.Query) -> exp.Query:
+    key = call(
+        "to_json",
+        call("struct", *(column(each, "f") for each in columns)),
+        call("map", exp.Literal.string("ignoreNullFields"), exp.Literal.string("false")),
+    )
+    rows = exp.cast(column(ROWS, "f"), "BIGINT")
+    return _finding(BROKEN, name, column(CSN, "f"), key, rows, exp.null()).from_(subquery(check, "f"))
+
+
+def _signs(table: str, changes: exp.Query) -> exp.Query:
+    inserted, deleted = (
+        call("count_if", sign(this=column(COUNT, "f"), expression=_number(0))) for sign in (exp.GT, exp.LT)
+    )
+    found = _finding(SIGNS, table, column(CSN, "f"), exp.null(), inserted, deleted)
+    return found.from_(subquery(changes, "f")).group_by(column(CSN, "f"))
+
+
+def _finding(about: str, name: str, csn: exp.Expr, key: exp.Expr, rows: exp.Expr, deleted: exp.Expr) -> exp.Select:
+    return exp.select(
+        named(exp.Literal.string(about), "about"),
+        named(exp.Literal.string(name), "name"),
+        named(exp.cast(csn, "BIGINT"), "csn"),
+        named(exp.cast(key, "STRING"), "key"),
+        named(exp.cast(rows, "BIGINT"), "rows"),
+        named(exp.cast(deleted, "BIGINT"), "deleted"),
+    )
 
 
 def _number(value: int) -> exp.Expr:
@@ -245,11 +318,11 @@ def _answer(
     broken: exp.Expr,
     interval: Interval,
     limit: int,
-) -> str:
+) -> exp.Query:
     select = exp.select(column(CSN), *(column(name) for name in names), *(column(count) for count in counts))
     inside = exp.GT(this=column(CSN), expression=_number(interval.start))
     select = select.from_(exp.Table(this=quoted("totals"))).where(inside, broken)
-    return to_text(_with(select.order_by(exp.Ordered(this=column(CSN))).limit(limit), ctes))
+    return _with(select.order_by(exp.Ordered(this=column(CSN))).limit(limit), ctes)
 
 
 def _union(queries: Sequence[exp.Query]) -> exp.Query:

@@ -1,0 +1,135 @@
+"""How large changes are expected to be, what earlier steps teach, and which strategy that makes the cheapest."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from headwater.algebra.plan import LeafId
+from headwater.algebra.product import products
+from headwater.errors import InvalidInput
+from headwater.propagate.choosing import (
+    REMEMBERED,
+    ROW_SECONDS,
+    SHUFFLED,
+    STATEMENT_SECONDS,
+    Past,
+    Wanted,
+    cheapest,
+    price,
+    statements,
+)
+from headwater.propagate.join_order import InputSize
+from headwater.propagate.sizing import LeafFacts, cardinalities, corrections, ratio, sizes_of
+from headwater.propagate.strategy import ByTree, NTerm, Recompute, best_trees
+from headwater.sql.lower import lower
+
+TABLES = {"o": ("k", "c", "d"), "l": ("o", "n"), "c": ("k", "n"), "tiny": ("n",)}
+ROWS = {"o": 1_500_000, "l": 6_000_000, "c": 150_000, "tiny": 25}
+VALUES = {
+    "o": {"k": 6_000_000, "c": 150_000, "d": 2_400},
+    "l": {"o": 6_000_000},
+    "c": {"k": 150_000, "n": 25},
+    "tiny": {"n": 25},
+}
+
+
+def sized(text: str, **changed: int | None):  # type: ignore[no-untyped-def]
+    plan = lower(text, TABLES, functions=None).plan
+    (product,) = products(plan)
+    facts, leaves = {}, set()
+    for scan in product.scans:
+        values = {
+            a: VALUES[scan.table][c]
+            for c, a in zip(scan.columns, scan.attributes, strict=True)
+            if c in VALUES[scan.table]
+        }
+        facts[scan.leaf] = LeafFacts(InputSize(ROWS[scan.table], values), changed.get(scan.table, 0))
+        if scan.table in changed:
+            leaves.add(scan.leaf)
+    return plan, product, facts, frozenset(leaves)
+
+
+def test_a_join_along_a_foreign_key_is_as_large_as_the_table_that_refers() -> None:
+    _, product, facts, changed = sized("SELECT l.n FROM o JOIN l ON l.o = o.k", o=1500)
+    found = cardinalities(product, facts, changed)
+    assert found.change_rows(frozenset(product.leaves)) == pytest.approx(6000)
+
+
+def test_filters_of_single_leaves_make_their_changes_smaller() -> None:
+    _, product, facts, changed = sized("SELECT d FROM o WHERE d = 7 AND k > 5 AND c IN (1, 2, 3)", o=1500)
+    found = cardinalities(product, facts, changed)
+    assert found.change_rows(frozenset(product.leaves)) == pytest.approx(1500 / 2400 / 3 * 3 / 150_000)
+
+
+def test_a_change_of_unknown_size_is_one_row_in_a_hundred() -> None:
+    _, product, facts, changed = sized("SELECT o.d FROM o JOIN c ON o.c = c.k", c=None)
+    found = cardinalities(product, facts, changed)
+    assert found.sizes[product.scans[1].leaf].change == 1500
+
+
+def test_corrections_make_up_what_was_found_of_every_set() -> None:
+    for seed in range(50):
+        random = Random(seed)
+        sets = {frozenset(random.sample([LeafId(n) for n in range(5)], random.randint(1, 5))) for _ in range(6)}
+        found = {leaves: random.choice([0.1, 0.5, 1, 2, 30]) for leaves in sets}
+        factors = corrections(found)
+        for leaves, wanted in found.items():
+            assert math.prod(f for other, f in factors.items() if other <= leaves) == pytest.approx(wanted)
+
+
+def test_what_a_step_found_is_what_the_next_one_expects() -> None:
+    _, product, facts, changed = sized("SELECT l.n FROM c JOIN o ON o.c = c.k JOIN l ON l.o = o.k", c=100, o=1000)
+    plain = cardinalities(product, facts, changed)
+    pair, whole = frozenset(product.leaves[:2]), frozenset(product.leaves)
+    found = {pair: ratio(plain.change_rows(pair), 70), whole: ratio(plain.change_rows(whole), 9)}
+    learned = cardinalities(product, facts, changed, found)
+    assert learned.change_rows(pair) == pytest.approx(70)
+    assert learned.change_rows(whole) == pytest.approx(9)
+
+
+def test_products_of_a_union_have_one_size_for_each_leaf() -> None:
+    plan = lower("SELECT d FROM o UNION ALL SELECT n FROM c WHERE n = 3", TABLES, functions=None).plan
+    facts = {LeafId(0): LeafFacts(InputSize(10), 2), LeafId(1): LeafFacts(InputSize(1000), 0)}
+    found = sizes_of(products(plan), facts, frozenset([LeafId(0)]))
+    assert {leaf: (size.before, size.change) for leaf, size in found.sizes.items()} == {0: (10, 2), 1: (1000, 0)}
+
+
+SIX = "SELECT l.n FROM c JOIN o ON o.c = c.k JOIN l ON l.o = o.k JOIN tiny ON tiny.n = c.n"
+
+
+def test_each_strategy_is_priced_by_its_work_and_its_statements() -> None:
+    plan, product, facts, changed = sized(SIX, c=3_000, o=30_000, l=120_000, tiny=1)
+    sizes = cardinalities(product, facts, changed)
+    tree = best_trees(plan, sizes)
+    assert isinstance(tree, ByTree)
+    by = {str(each.strategy): each for each in price(plan, (NTerm(), tree, Recompute()), sizes)}
+    assert statements(plan, NTerm(), sizes) == 4
+    assert statements(plan, Recompute(), sizes) == 1
+    assert by["n-term"].predicted == pytest.approx(ROW_SECONDS * by["n-term"].work + 4 * STATEMENT_SECONDS)
+    assert by["tree"].work <= by["n-term"].work
+    joined = 6_000_000  # rows of the view: one for each of l's
+    rows = SHUFFLED * (by["recompute"].work + joined)
+    assert by["recompute"].predicted == pytest.approx(ROW_SECONDS * rows + STATEMENT_SECONDS)
+    assert cheapest(list(by.values())).seconds == min(each.seconds for each in by.values())
+
+
+def test_a_strategy_that_took_longer_than_predicted_is_expected_to_do_so_again() -> None:
+    plan, product, facts, changed = sized(SIX, o=10)
+    sizes = cardinalities(product, facts, changed)
+    strategies = (NTerm(), Recompute())
+    before = price(plan, strategies, sizes)
+    past = [Past("n-term", 1.0, 8.0), Past("n-term", 2.0, 4.0), *[Past("n-term", 1.0, 1.0)] * REMEMBERED]
+    after = price(plan, strategies, sizes, past)
+    assert after[0].seconds == pytest.approx(before[0].seconds * (8 * 2 * 1) ** (1 / 3))
+    assert after[1].seconds == before[1].seconds
+    assert after[0].predicted == before[0].predicted
+
+
+def test_the_names_of_strategies() -> None:
+    assert Wanted.of({}) is Wanted.N_TERM
+    assert Wanted.of({"strategy": "TREE"}) is Wanted.TREE
+    with pytest.raises(InvalidInput, match="n-term, tree, recompute, auto"):
+        Wanted.named("forest")
