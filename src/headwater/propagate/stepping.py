@@ -371,7 +371,7 @@ class _Run:
         inputs: list[Plan] = [start]
         for each in product.inputs[1:]:
             inputs.append(each)
-            if not isinstance(each, Scan):
+            if not isinstance(each, Scan) or isinstance(query.terms[each.leaf], BaseDelta):
                 continue
             limited = replace(each, alias=f"{each.alias} of {start.alias} {change[1]}")
             if (change, each.alias) in self._within:
