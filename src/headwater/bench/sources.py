@@ -7,8 +7,8 @@ larger the tables, the more the one saves; the other ships all of them each time
 *Load.* The server's own transaction rate under its own ``pgbench``, alone, and with its tables followed: REPLICA
 IDENTITY FULL, a publication, a slot, and a process that reads and decodes everything every five seconds, as capture
 does. (Each reading makes the server decode its log from where it last could begin, so reading more often costs more.)
-The two take turns, and the figure is the median of the ratios. Reader and server share the machine; on two machines the server keeps
-more.
+The two take turns, and the figure is the median of the ratios. Reader and server share the machine; on two machines the
+server keeps more.
 """
 
 from __future__ import annotations
