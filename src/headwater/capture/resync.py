@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from headwater.algebra.time import BEGINNING, Csn
 from headwater.capture.mirror_store import MirrorTarget, standing_at
 from headwater.capture.mirroring import LogWriter, give_up, settle, store_of, target_of
-from headwater.capture.tracking import PostgresTable, catch_up, described, new_target
+from headwater.capture.tracking import PostgresTable, catch_up, described, new_target, wait_for_the_read
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import Commit, JsonObject, MirrorRecord, SourceRecord
 from headwater.catalog.rounds import RoundOutcome
@@ -105,6 +105,8 @@ def _resync(
             caught_up = catch_up(context, lease, each.mirror, standing, copy.covered)
             if caught_up is not None:
                 copied[place] = replace(each, copy=standing_at(each.copy, BEGINNING, caught_up))
+    if any(each.copy.state is None for each in copied):
+        wait_for_the_read(connection, source.source_id)
     return _take_in(context, lease, source, copied, copy.covered.log_end, lost)
 
 

@@ -106,6 +106,8 @@ def track_postgres(context: Context, name: str, wanted: PostgresTable) -> BaseTa
             mirror = replace(mirror, copied=str(copy.snapshot))
             standing = None if version is None else standing_at(target, BEGINNING, version)
             version = catch_up(context, lease, mirror, standing, copy.covered)
+            if version is None:
+                wait_for_the_read(connection, database)
             return context.catalog.add_mirror(
                 lease,
                 BaseTable(
@@ -231,6 +233,15 @@ def catch_up(
     version = store.settle(target, _COPYING, _AFTER_COPY)
     store.forget_log(target)
     return version
+
+
+def wait_for_the_read(connection: Connection, database: str) -> None:
+    """Until all that was read of the log so far is visible, for who asks the table later and adds nothing from before.
+
+    A commit is logged before it is visible, and with a slow standby long before.
+    """
+    with copying(connection, take_fence(connection, database), database=database):
+        pass
 
 
 def _nowhere(_: FeedChange, csn: Csn) -> None:

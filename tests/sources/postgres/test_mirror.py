@@ -413,3 +413,22 @@ def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
     with psycopg.connect(shop, autocommit=True) as reader:
         assert world.rows("a") == contents(reader, "a")
     assert world.newest() == 4
+
+
+def test_in_mode_query_only_the_changes_are_kept(world: World, shop: str, source: Source) -> None:
+    world.track("a", shop, table="a", mode="query")
+    source.run("INSERT INTO a VALUES (90, 'x')", "UPDATE a SET v = 'y' WHERE k = 1")
+    source.run("DELETE FROM a WHERE k = 90")
+    assert world.capture().csn == 2
+    mirror = world.context.catalog.mirror("a")
+    assert mirror is not None
+    logged = [(csn, count, row) for csn, count, row in world.store.logs[mirror.log_location]]
+    assert logged == [(1, 1, (90, "x")), (1, -1, (1, "v1")), (1, 1, (1, "y")), (2, -1, (90, "x"))]
+    source.run("TRUNCATE a")
+    source.run("INSERT INTO a VALUES (91, 'z')")
+    captured = world.capture()
+    assert [problem.code for problem in captured.problems] == ["HISTORY_LOST"]
+    world.resync("a")
+    before = world.newest()
+    source.run("INSERT INTO a VALUES (92, 'z')")
+    assert world.capture() == Captured(Csn(before + 1), ())
