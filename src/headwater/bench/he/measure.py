@@ -58,7 +58,7 @@ class Scale:
         """The figures of the paper from scale factor 0.1 on; below, enough to see that everything works."""
         if sf >= 0.1:
             return cls(max(4, 4 * round(25 * min(1.0, sf))), 5, repeats or 3, 24, 6, tuple(range(100, 1001, 100)))
-        return cls(4, 3, repeats or 1, 6, 2, (50, 100))
+        return cls(4, 2, repeats or 1, 4, 2, (50, 100))
 
     @property
     def commits(self) -> int:
