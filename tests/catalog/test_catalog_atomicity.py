@@ -15,6 +15,8 @@ from headwater.algebra.constraints import ForeignKey, Unique
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import Catalog, CollectionIntent, CostRecord, Holdings, Horizon, Lease, RetentionSettings, schema
+from headwater.catalog.records import MirrorRecord, SourceRecord
+from headwater.catalog.rounds import RoundOutcome
 from headwater.errors import LeaseLost
 
 
@@ -26,12 +28,15 @@ class Steps:
     drop: int
     collection: int | None = None
     snapshot: str = ""
+    round: int = 0
 
 
 Write = Callable[[Catalog, Lease, Steps], Any]
 NATION = replace(ORDERS, name="nation")
 SAMPLE = CostRecord(VIEW.view_id, "propagate", 0, 10, 1.5, False, 9, 1)
 FRESH = replace(VIEW, name="fresh", view_id="fresh")
+SHOP = SourceRecord("shop", "postgresql", "postgresql://localhost/shop", {}, None, 5)
+MIRROR = MirrorRecord("nation", "m", "shop", "mirror", "/log", {})
 
 
 def some_garbage(_: Holdings) -> CollectionIntent:
@@ -81,6 +86,19 @@ WRITES: dict[str, Write] = {
     "publish_release": lambda c, lease, s: c.publish_release(lease, Csn(4), [RELEASED]),
     "begin_collection": lambda c, lease, s: c.begin_collection(lease, some_garbage),
     "finish_collection": lambda c, lease, s: c.finish_collection(lease, s.collection or 0, {"files": 7}),
+    "add_source": lambda c, lease, s: c.add_source(lease, replace(SHOP, source_id="other")),
+    "set_up_source": lambda c, lease, s: c.set_up_source(lease, "shop", {"slot": "s"}, {"lsn": 7}),
+    "set_waiting": lambda c, lease, s: c.set_waiting(lease, "shop", [{"what": "version 3"}]),
+    "remove_source": lambda c, lease, s: c.remove_source(lease, "shop"),
+    "add_mirror": lambda c, lease, s: c.add_mirror(lease, NATION, MIRROR, 2),
+    "begin_round": lambda c, lease, s: c.begin_round(lease, {"first": c.newest_csn() + 1}),
+    "finish_round": lambda c, lease, s: c.finish_round(
+        lease,
+        s.round,
+        RoundOutcome([[commit("orders", 7, 9)]], captured={"orders": (7, 9)}, positions={"shop": {"lsn": 9}}),
+    ),
+    "abandon_round": lambda c, lease, s: c.abandon_round(lease, s.round),
+    "move_sources": lambda c, lease, s: c.move_sources(lease, {"shop": {"lsn": 8}}, {"orders": {"code": "X"}}),
 }
 UNFENCED: dict[str, Write] = {
     "add_cost_samples": lambda c, lease, s: c.add_cost_samples([SAMPLE]),
@@ -105,6 +123,10 @@ def prepare(catalog: Catalog, lease: Lease, name: str) -> Steps:
     if name != "finish_collection":
         catalog.finish_collection(lease, begun.collection_id)
     catalog.add_base_table(lease, replace(ORDERS, name="unused"))
+    catalog.add_source(lease, SHOP)
+    rounds = [catalog.begin_round(lease, {"first": catalog.newest_csn() + 1})] if name.endswith("_round") else []
+    if name == "begin_round":
+        catalog.abandon_round(lease, rounds[0].round_id)
     steps = Steps(
         catalog.begin_step(lease, "fresh", "create", {}).step_id,
         catalog.begin_step(lease, VIEW.view_id, "propagate", {}).step_id,
@@ -112,6 +134,7 @@ def prepare(catalog: Catalog, lease: Lease, name: str) -> Steps:
         catalog.begin_step(lease, VIEW.view_id, "drop", {}).step_id,
         begun.collection_id,
         snapshot,
+        rounds[0].round_id if rounds else 0,
     )
     catalog.add_constraint(lease, "line_keys", Unique("lineitem", ("o_orderkey",)))
     catalog.add_constraint(lease, "line_orders", ForeignKey("orders", ("o_orderkey",), "lineitem", ("o_orderkey",)))
