@@ -31,10 +31,12 @@ HEAVY = (
     "drivers/",
     "spark/test_bad_input.py",
     "spark/test_capture.py",
+    "spark/test_collecting.py",
     "spark/test_constructs.py",
     "spark/test_moments.py",
     "spark/test_readers.py",
     "spark/test_sql_front_end.py",
+    "spark/test_timeline.py",
     "test_cluster.py",
     "tpch/",
 )
