@@ -50,6 +50,8 @@ class DeltaTable:
     readable_from: int = 0
     log_from: int = 0
     keeps_all: bool = True
+    altered_at: int | None = None
+    trims: bool = True
 
     def commit(self, content: dict[tuple[int | None, int], int], at: int) -> int:
         self.versions.append({key: count for key, count in content.items() if count})
@@ -65,8 +67,9 @@ class DeltaTable:
     def alter(self, properties: str, at: int) -> None:
         self.keeps_all = "'delta.enableExpiredLogCleanup' = 'false'" in properties
         self.commit(self.versions[-1], at)
+        self.altered_at = at
         days = re.search(r"'delta.logRetentionDuration' = 'interval (\d+) days'", properties)
-        if days is not None and not self.keeps_all:
+        if days is not None and not self.keeps_all and self.trims:
             oldest = at - int(days[1]) * 86_400 * SECOND
             self.log_from = next(place for place, when in enumerate(self.committed) if when >= oldest)
 
@@ -192,6 +195,9 @@ class FakeLake:
 
     def log_since(self, location: str) -> int:
         return self.tables[location].committed[self.tables[location].log_from]
+
+    def last_trimmed(self, location: str) -> int | None:
+        return self.tables[location].altered_at
 
     def keeps_all(self, location: str) -> bool:
         return self.tables[location].keeps_all

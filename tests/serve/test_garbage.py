@@ -258,6 +258,21 @@ def test_logs_are_trimmed_to_what_is_kept_and_forget_nothing_else(lake: FakeLake
     assert len(table.versions) == commits  # nothing is worth trimming now
 
 
+def test_a_log_that_delta_does_not_trim_is_not_tried_again_at_every_collection(lake: FakeLake) -> None:
+    """Delta keeps what is between a version that is needed and the checkpoint before it."""
+    lake.catalog.set_retention(RetentionSettings(count=1, tags=frozenset({"june"})))
+    lake.step(1)
+    lake.clock.passes(60 * 86_400)
+    lake.step(1)
+    lake.clock.passes(3600)
+    for table in lake.tables.values():
+        table.trims = False
+    for _ in range(3):
+        swept(lake)
+        lake.clock.passes(86_400)
+    assert sum("'delta.enableExpiredLogCleanup' = 'true'" in text and "`/v`" in text for text in lake.ran) == 1
+
+
 def test_a_table_whose_log_was_left_to_delta_is_guarded_from_the_first_collection_on(lake: FakeLake) -> None:
     lake.step(1)
     lake.tables["/v"].keeps_all = False

@@ -28,7 +28,7 @@ from headwater.sql.pruning import keep_all_sql, prune_timeline_sql, prune_view_d
 
 _HOUR: Micros = 3_600_000_000
 _DAY: Micros = 24 * _HOUR
-_WORTH_TRIMMING: Micros = 7 * _DAY
+_WEEK: Micros = 7 * _DAY
 
 
 class Sweeper(Protocol):
@@ -48,6 +48,10 @@ class Sweeper(Protocol):
 
     def log_since(self, location: str) -> Micros:
         """When the oldest commit was made of which a table's log still tells."""
+        ...
+
+    def last_trimmed(self, location: str) -> Micros | None:
+        """When a table's properties were last changed after it was made; None if never, or if the log has forgotten."""
         ...
 
     def keeps_all(self, location: str) -> bool:
@@ -166,14 +170,21 @@ class _Sweep:
     def _trim(self, location: str, since: Micros | None) -> None:
         """Let the log of a table forget what is older than the commit of the oldest version that somebody may name.
 
-        Only if that is worth a checkpoint; None: that commit is not known, and all stays.
+        Only if that is worth a checkpoint, and not often: Delta trims no further than to a checkpoint before that
+        commit, and there may be none. None: that commit is not known, and all stays.
         """
-        if since is not None and self.sweeper.log_since(location) < since - _WORTH_TRIMMING:
+        if since is not None and self._worth_trimming(location, since):
             days = (self.clock() - since) // _DAY + 2  # Delta trims by whole days
             self.sweeper.run(trim_sql(location, days), f"trimming the log of {location}")
         elif self.sweeper.keeps_all(location):
             return
         self.sweeper.run(keep_all_sql(location), f"guarding the log of {location}")
+
+    def _worth_trimming(self, location: str, since: Micros) -> bool:
+        if self.sweeper.log_since(location) >= since - _WEEK:
+            return False
+        last = self.sweeper.last_trimmed(location)
+        return last is None or last < self.clock() - _WEEK
 
     def _vacuum(self, plan: GarbagePlan, view: ViewGarbage) -> None:
         now = self._present_delta(view)

@@ -38,6 +38,9 @@ class SparkSweeper:
         found = self._commit(location, "true", "min")
         return self._context.clock() if found is None else found
 
+    def last_trimmed(self, location: str) -> Micros | None:
+        return self._commit(location, "operation = 'SET TBLPROPERTIES'", "max")
+
     def keeps_all(self, location: str) -> bool:
         kept = self._properties(location)
         return all(kept.get(key) == value for key, value in KEEP_ALL.items())

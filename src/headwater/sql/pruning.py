@@ -1,8 +1,9 @@
 """The statements of garbage collection: what they take is decided in ``headwater.serve``.
 
-*Why tables keep all.* Left to itself, Delta forgets: old log entries go whenever a checkpoint is written, and removed
-files are no longer known as such after a while, so that a VACUUM takes them for rubbish however long it is told to
-retain. A release may be older than either. So the tables that Headwater writes forget nothing by themselves
+*Why tables keep all.* Left to itself, Delta forgets: old log entries go whenever a checkpoint is written; after
+``delta.deletedFileRetentionDuration`` removed files are no longer known as such, so that a VACUUM takes them for
+rubbish however long it is told to retain; and a version older than that is refused, although its files are there. A
+release may be older than any of these. So the tables that Headwater writes forget nothing by themselves
 (``KEEP_ALL``), and a collection, which knows what is needed, trims their logs (``trim_sql``).
 """
 
