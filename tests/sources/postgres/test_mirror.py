@@ -432,3 +432,53 @@ def test_in_mode_query_only_the_changes_are_kept(world: World, shop: str, source
     before = world.newest()
     source.run("INSERT INTO a VALUES (92, 'z')")
     assert world.capture() == Captured(Csn(before + 1), ())
+
+
+@pytest.mark.parametrize("point", [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED])
+def test_a_resync_that_was_cut_short_is_run_again(world: World, shop: str, source: Source, point: Point) -> None:
+    world.track("a", shop, table="a")
+    world.track("b", shop, table="b")
+    world.context.feeds.close()
+    drop_slot(connect(source.address), slot_of(world), source.name)
+    source.run("DELETE FROM a WHERE k = 1", "INSERT INTO b VALUES (8, 8)")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(reached: Point) -> None:
+        if reached is point:
+            raise Killed
+
+    world.reached = kill
+    with pytest.raises(Killed):
+        world.resync("a")
+    world.reached = lambda _: None
+    world.restart()
+    source.run("INSERT INTO a VALUES (9, 'between')")
+    assert {problem.code for problem in world.capture().problems} == {"SLOT_LOST"}  # the new slot is nobody's yet
+    world.resync("a")
+    source.run("INSERT INTO a VALUES (10, 'after')")
+    assert world.capture().problems == ()
+    assert world.newest() == 2
+    for name in ("a", "b"):
+        assert world.rows(name) == contents(source.owner, name)
+
+
+def test_versions_go_on_growing_on_a_server_whose_log_begins_again(world: World, shop: str, source: Source) -> None:
+    """As after a restore from a backup: its places in the log lie before those that were captured."""
+    world.track("a", shop, table="a")
+    source.run("INSERT INTO a VALUES (71, 'x')")
+    world.capture()
+    ahead = 1 << 40
+    catalog = world.context.catalog
+    with catalog.lease("capture") as lease:
+        catalog.number_units(lease, [], captured={"a": (catalog.base_table("a").captured_version + ahead, 0)})
+        catalog.move_sources(lease, {catalog.sources()[0].source_id: {"lsn": ahead * 2}}, {})
+    assert [problem.code for problem in world.capture().problems] == ["SLOT_LOST"]
+    world.resync("a")
+    source.run("INSERT INTO a VALUES (72, 'y')")
+    world.capture()
+    versions = [unit.version for unit in catalog.units()]
+    assert versions == sorted(versions)
+    assert versions[1] > ahead
+    assert world.rows("a") == contents(source.owner, "a")
