@@ -95,7 +95,8 @@ class Explanation:
         lines += ["", "Next propagation"]
         lines += [f"  {query}" for query in self.queries] or ["  nothing to do"]
         if self.last is not None:
-            lines += ["", f"Last propagation: {self.last.get('rows', 0)} rows"]
+            rows = self.last.get("rows", 0)
+            lines += ["", f"Last propagation: {rows} row{'' if rows == 1 else 's'}"]
             lines += _integrity_lines(self.last.get("integrity", {}))
             lines += step_lines(self.last.get("blocks", ()))
         return "\n".join(lines)
