@@ -112,15 +112,13 @@ def retention(
 
 
 def _print_retention(found: RetentionReport) -> None:
-    tagged = "with any tag" if found.tags is None else f"tagged {', '.join(found.tags)}" if found.tags else "no others"
-    newest = "the newest release" if found.count == 1 else f"the newest {found.count} releases"
-    lines = [
-        f"Kept: {newest}, the past {duration(found.age)}, and of older releases those {tagged}"
-        if found.tags != ()
-        else f"Kept: {newest} and the past {duration(found.age)}; tags keep nothing",
-        f"Readable: every csn from {found.kept_from} on"
-        + (f", and {', '.join(map(str, found.pinned))}" if found.pinned else ""),
-    ]
+    kept = ["the newest release" if found.count == 1 else f"the newest {found.count} releases"]
+    if found.age:
+        kept.append(f"the past {duration(found.age)}")
+    if found.tags != ():
+        kept.append("releases " + ("with a tag" if found.tags is None else f"tagged {' or '.join(found.tags)}"))
+    readable = f"every csn from {found.kept_from} on" + "".join(f", {csn}" for csn in found.pinned)
+    lines = [f"To be kept: {'; '.join(kept)}", f"Readable: {readable}"]
     console().print(Text("\n".join(lines)), soft_wrap=True)
     if found.readers:
         print_table(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headwater.catalog.records import ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.definition import Definition, base_tables_of
@@ -38,7 +40,7 @@ def staleness_report(catalog: Catalog, view: ViewRecord) -> StalenessReport:
         averaged(found.staleness),
         found.span,
         tuple(_refresh(chunk) for chunk in found.chunks),
-        () if advice is None else tuple(_prediction(each) for each in advice.candidates),
+        () if advice is None else _by_chunk_size(advice.candidates),
         None if advice is None else _prediction(advice.chosen),
     )
 
@@ -53,6 +55,16 @@ def _refresh(chunk: MeasuredChunk) -> MeasuredRefresh:
     own = chunk.staleness
     installed_at = from_micros(round(chunk.installed * 1e6))
     return MeasuredRefresh(chunk.csn, installed_at, own.updates, chunk.seconds, own.s1, own.s2, own.vs)
+
+
+def _by_chunk_size(candidates: Iterable[Candidate]) -> tuple[ChunkPrediction, ...]:
+    """By falling size. Of a few updates many frequencies have one chunk size; the best of them stands for it."""
+    best: dict[int, ChunkPrediction] = {}
+    for candidate in candidates:
+        found = _prediction(candidate)
+        if found.chunk_size not in best or found.vs < best[found.chunk_size].vs:
+            best[found.chunk_size] = found
+    return tuple(best.values())
 
 
 def _prediction(candidate: Candidate) -> ChunkPrediction:

@@ -12,8 +12,12 @@ from headwater.sql.dialect import to_text
 from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import current_table
 
-# Delta refuses to retain less than a table's own setting, which is for ever; how long is safe, the collector knows.
-_UNGUARDED = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+_SETTINGS = {
+    # Delta refuses to retain less than a table's own setting, which is for ever; how long is safe, the collector knows.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Two commits for each VACUUM, in a log that is to be kept short; the catalog knows of every collection.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+}
 
 
 class SparkSweeper:
@@ -22,7 +26,7 @@ class SparkSweeper:
 
     def run(self, text: str, doing: str) -> None:
         engine = self._context.engine
-        with translated(doing), engine.under(_UNGUARDED):
+        with translated(doing), engine.under(_SETTINGS):
             engine.compute(text)
 
     def newest_version(self, location: str) -> int:
