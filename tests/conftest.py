@@ -53,6 +53,7 @@ TOGETHER = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # the workers look for groups after us
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs minutes of Spark, and what stays on one worker, is marked by where it lies."""
     here = Path(__file__).parent
@@ -63,6 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for group, places in TOGETHER.items():
             if place.startswith(places) or group in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(group))
+                break
 
 
 @pytest.fixture(scope="session")
