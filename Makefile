@@ -37,7 +37,7 @@ demo: setup
 	@$(BIN)/headwater demo $(ARGS)
 
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@sh tools/run_tests.sh $(BIN)/python $(ARGS)
 
 test-all: setup
 	@$(BIN)/python -m pytest -m 'not soak' $(ARGS)

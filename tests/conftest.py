@@ -45,26 +45,19 @@ HEAVY = (
 )
 
 
-# With several workers (`make test`), all that uses Spark goes to one of them, all that uses PostgreSQL too: there is
-# one session and one server, and the rest is done meanwhile.
-TOGETHER = {
-    "spark": ("cli/", "crash/", "drivers/", "fuzz/", "spark/", "test_cluster.py", "test_session.py", "tpch/"),
-    "postgres": ("catalog/", "sources/"),
-}
+# `make test` runs these and all others side by side, in two processes: there is one Spark session.
+ON_SPARK = ("cli/", "crash/", "drivers/", "fuzz/", "spark/", "test_cluster.py", "test_session.py", "tpch/")
 
 
-@pytest.hookimpl(tryfirst=True)  # the workers look for groups after us
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs minutes of Spark, and what stays on one worker, is marked by where it lies."""
+    """What uses Spark, and what needs minutes of it, is marked by where it lies."""
     here = Path(__file__).parent
     for item in items:
         place = item.path.relative_to(here).as_posix()
         if place.startswith(HEAVY):
             item.add_marker(pytest.mark.heavy)
-        for group, places in TOGETHER.items():
-            if place.startswith(places) or group in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+        if place.startswith(ON_SPARK) or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.on_spark)
 
 
 @pytest.fixture(scope="session")
