@@ -25,6 +25,7 @@ from headwater.bench.report import Target, at_least, at_most, write
 from headwater.bench.six_way import (
     REVENUE,
     SIX_WAY,
+    TABLES,
     RefreshFunctions,
     declare,
     digest,
@@ -157,7 +158,7 @@ class _Bench:
     def days(self, scale_factor: float, fractions: Sequence[float]) -> list[Day]:
         folder = Path(tempfile.mkdtemp(prefix="headwater-daily-"))
         try:
-            places = load(self._spark, folder / "tables", scale_factor, self._progress)
+            places = load(self._spark, folder / "tables", scale_factor, self._progress, TABLES)
             with connect(folder / "lake", spark=self._spark) as lake:
                 track(lake, places)
                 for name, text in VIEWS.items():

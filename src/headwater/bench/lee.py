@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.bench.curves import Curve, draw_curves
 from headwater.bench.observed import SETTINGS, Observer, Work
 from headwater.bench.report import Target, at_least, write
-from headwater.bench.six_way import SIX_WAY, BaseChanges, digest, recompute, require_scale, track
+from headwater.bench.six_way import SIX_WAY, TABLES, BaseChanges, digest, recompute, require_scale, track
 from headwater.bench.tpch.refresh import require_fraction
 from headwater.bench.tpch.tables import load
 from headwater.engine.session import describe_machine, local_session
@@ -110,7 +110,7 @@ def _series(
 ) -> list[Round]:
     folder = Path(tempfile.mkdtemp(prefix="headwater-lee-"))
     try:
-        places = load(spark, folder / "tables", scale_factor, progress)
+        places = load(spark, folder / "tables", scale_factor, progress, TABLES)
         with connect(folder / "lake", spark=spark) as lake:
             track(lake, places)
             for strategy, name in VIEWS.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,18 @@ TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "order
 
 
 def load(
-    spark: SparkSession, folder: Path, scale_factor: float, busy: Callable[[str], None] = lambda _: None
+    spark: SparkSession,
+    folder: Path,
+    scale_factor: float,
+    busy: Callable[[str], None] = lambda _: None,
+    tables: Sequence[str] = TABLES,
 ) -> dict[str, Path]:
     """Make the tables in ``folder``, each at its version 0; where each of them is."""
     parquet = folder / "parquet"
     busy(f"generating TPC-H data at scale factor {scale_factor}")
-    generate(parquet, scale_factor, TABLES)
+    generate(parquet, scale_factor, tables)
     places = {}
-    for table in TABLES:
+    for table in tables:
         busy(f"writing table {table}")
         source = parquet / f"{table}.parquet"
         places[table] = folder / table
