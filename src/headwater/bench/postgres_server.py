@@ -109,6 +109,7 @@ def _start(binaries: Path, directory: Path, data: Path, settings: Mapping[str, s
             "port": str(server.port),
             "unix_socket_directories": str(directory),
             "wal_level": "logical",
+            "checkpoint_timeout": "1h",  # only when asked for: what a crash forgets must not depend on the clock
             "fsync": "off",
             "synchronous_commit": "off",
             "full_page_writes": "off",
