@@ -81,6 +81,7 @@ def test_versions_for_other_engines(run: Run, folder: Path) -> None:
     assert run("retention", "--lake", folder, "--json").json()["readers"] == []
 
 
+@pytest.mark.heavy
 def test_a_lake_that_is_released_read_and_collected(
     run: Run, tables: Path, spark: SparkSession, lake_dir: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_another_process_needs_no_spark(world: World) -> None:
     assert json.loads(done.stdout) == [newest, world.expected(VIEWS["odd"][0], newest).count()]
 
 
+@pytest.mark.heavy
 def test_what_a_collection_leaves_of_a_timeline_is_read_alike(world: World) -> None:
     world.lake.set_retention(count=1)
     newest = world.lake.releases()[-1].csn

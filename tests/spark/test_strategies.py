@@ -87,7 +87,7 @@ def test_a_strategy_is_forced_for_one_propagation_and_refused_where_there_is_non
         with pytest.raises(headwater.HeadwaterError):
             world.lake.propagate(**wrong)
     with pytest.raises(headwater.HeadwaterError, match="no strategies"):
-        world.create("w", JOINED, "OPTIONS (method = 'rolling', strategy = 'tree')")
+        world.create("w", "SELECT k FROM r", "OPTIONS (method = 'rolling', strategy = 'tree')")
 
 
 @pytest.mark.heavy
