@@ -227,7 +227,7 @@ class SparkEngine:
             own = self._work.conf.get(_LAST_COMMIT, None) is not None
             if written is None or not own:
                 return None
-            self._rows = {**self._rows, location: (written.version, written.rows)}
+            self._rows[location] = (written.version, written.rows)
             return replace(written, rows=int(seen.get["rows"]))
 
     def merge(self, text: str, tag: CommitTag, doing: str, *, of: tuple[str, int] | None = None) -> Written | None:
@@ -247,8 +247,9 @@ class SparkEngine:
         if version is None:
             return None
         affected, inserted, deleted = (int(rows[0][f"num_{kind}_rows"]) for kind in ("affected", "inserted", "deleted"))
-        if of is not None and self._rows.get(of[0], (None, 0))[0] == of[1]:
-            self._rows = {**self._rows, of[0]: (int(version), self._rows[of[0]][1] + inserted - deleted)}
+        before = self._rows.get(of[0]) if of is not None else None
+        if of is not None and before is not None and before[0] == of[1]:
+            self._rows[of[0]] = (int(version), before[1] + inserted - deleted)
         return Written(int(version), affected, tag.facts)
 
     @property
@@ -292,11 +293,12 @@ class SparkEngine:
 
     def rows_in(self, location: str, version: int) -> int:
         """Rows of a table at a version; Delta knows without reading them, and of our own commits we know."""
-        if self._rows.get(location, (None, 0))[0] != version:
+        known = self._rows.get(location)
+        if known is None or known[0] != version:
             with translated(f"counting {location}"):
-                rows = int(self.compute(count_sql(location, version)).collect()[0][0])  # one row
-            self._rows = {**self._rows, location: (version, rows)}
-        return self._rows[location][1]
+                known = (version, int(self.compute(count_sql(location, version)).collect()[0][0]))  # one row
+            self._rows[location] = known  # other threads may put another version there
+        return known[1]
 
     def history(self, location: str, limit: int | None = None) -> Sequence[StoredCommit]:
         """The newest commits of a Delta table, newest first; bounded by ``limit`` or by the log's retention."""
