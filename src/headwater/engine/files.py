@@ -29,7 +29,7 @@ def old_directories_in(location: str, before: float) -> list[str]:
 
 def _directories(location: str) -> list[fs.FileInfo]:
     try:
-        system, path = _system(location)
+        system, path = file_system(location)
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
     except _OUT_OF_REACH as error:
         logger.warning("Could not list %s (%s).", location, error)
@@ -40,7 +40,7 @@ def _directories(location: str) -> list[fs.FileInfo]:
 def bytes_in(location: str) -> int | None:
     """The size of all files in a place; None where it can't be listed."""
     try:
-        system, path = _system(location)
+        system, path = file_system(location)
         found = system.get_file_info(fs.FileSelector(path, recursive=True))
     except _OUT_OF_REACH:
         return None
@@ -51,7 +51,7 @@ def remove_directory(location: str) -> bool:
     """Remove a directory and all in it; True when it is gone. What can't be removed is told in the log, never raised:
     nobody reads it any more, so it costs space and nothing else."""
     try:
-        system, path = _system(location)
+        system, path = file_system(location)
         if system.get_file_info(path).type is fs.FileType.NotFound:
             return True
         system.delete_dir(path)
@@ -61,7 +61,8 @@ def remove_directory(location: str) -> bool:
     return True
 
 
-def _system(location: str) -> tuple[fs.FileSystem, str]:
+def file_system(location: str) -> tuple[fs.FileSystem, str]:
+    """Where a place is: the file system that knows it, and its path there."""
     if urlsplit(location).scheme in ("", "file"):
         return fs.LocalFileSystem(), urlsplit(location).path
     system, path = fs.FileSystem.from_uri(location)

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyarrow import ArrowException, fs
 
 from headwater.catalog.records import MirrorRecord, SourceRecord
+from headwater.engine.files import file_system
 from headwater.errors import DatabaseUnavailable, HeadwaterError, MalformedMessage, SourceProblem
 from headwater.sources.change_message import ChangeMessage, Operation, Position, read_debezium, read_plain
 from headwater.sources.feed import Emptied, FeedChange, RowChange
@@ -84,10 +84,8 @@ class _Reaching:
 
     def __enter__(self) -> tuple[fs.FileSystem, str]:
         try:
-            if urlsplit(self._location).scheme in ("", "file"):
-                return fs.LocalFileSystem(), urlsplit(self._location).path.rstrip("/")
-            system, path = fs.FileSystem.from_uri(self._location)
-            return system, path
+            system, path = file_system(self._location)
+            return system, path.rstrip("/")
         except (OSError, ArrowException, NotImplementedError) as error:
             raise self._failure(error) from error
 

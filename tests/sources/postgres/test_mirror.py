@@ -6,6 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -204,16 +205,13 @@ def test_no_transaction_is_torn_when_a_table_is_tracked_under_load(world: World,
     assert world.rows("y") == contents(source.owner, "y")
 
 
-@pytest.mark.parametrize("point", [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED, Point.ROUND_NUMBERED])
-def test_a_crash_at_any_point_of_a_round_loses_and_doubles_nothing(
-    world: World, shop: str, source: Source, point: Point
-) -> None:
-    world.track("a", shop, table="a")
-    world.track("b", shop, table="b")
-    source.run("INSERT INTO a VALUES (70, 'x')", "INSERT INTO b VALUES (70, 1)")
+class Killed(BaseException):
+    pass
 
-    class Killed(BaseException):
-        pass
+
+@contextmanager
+def killed_at(world: World, point: Point) -> Iterator[None]:
+    """What is done inside ends at a durable point."""
 
     def kill(reached: Point) -> None:
         if reached is point:
@@ -221,8 +219,19 @@ def test_a_crash_at_any_point_of_a_round_loses_and_doubles_nothing(
 
     world.reached = kill
     with pytest.raises(Killed):
-        world.capture()
+        yield
     world.reached = lambda _: None
+
+
+@pytest.mark.parametrize("point", [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED, Point.ROUND_NUMBERED])
+def test_a_crash_at_any_point_of_a_round_loses_and_doubles_nothing(
+    world: World, shop: str, source: Source, point: Point
+) -> None:
+    world.track("a", shop, table="a")
+    world.track("b", shop, table="b")
+    source.run("INSERT INTO a VALUES (70, 'x')", "INSERT INTO b VALUES (70, 1)")
+    with killed_at(world, point):
+        world.capture()
     source.run("DELETE FROM a WHERE k = 1")
     world.restart()
     assert world.capture().csn == 2
@@ -441,18 +450,8 @@ def test_a_resync_that_was_cut_short_is_run_again(world: World, shop: str, sourc
     world.context.feeds.close()
     drop_slot(connect(source.address), slot_of(world), source.name)
     source.run("DELETE FROM a WHERE k = 1", "INSERT INTO b VALUES (8, 8)")
-
-    class Killed(BaseException):
-        pass
-
-    def kill(reached: Point) -> None:
-        if reached is point:
-            raise Killed
-
-    world.reached = kill
-    with pytest.raises(Killed):
+    with killed_at(world, point):
         world.resync("a")
-    world.reached = lambda _: None
     world.restart()
     source.run("INSERT INTO a VALUES (9, 'between')")
     assert {problem.code for problem in world.capture().problems} == {"SLOT_LOST"}  # the new slot is nobody's yet
