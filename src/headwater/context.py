@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from headwater.catalog.store import Catalog
+from headwater.choice import BROADCAST_ROWS
 from headwater.durable import Listener, nobody
 from headwater.engine.spark import SparkEngine
 from headwater.engine.statistics import Statistics
@@ -32,7 +33,7 @@ def silent(_: str) -> None:
 class Sizes:
     """Where small ends and large begins, in rows."""
 
-    broadcast: int = 100_000  # a change up to this is sent to every task instead of shuffling the table that it meets
+    broadcast: int = BROADCAST_ROWS  # a change up to this is sent to every task; no table that it meets is shuffled
     large_table: int = 500_000  # a table from this on is met by one change at a time, as small as it can be
     small_view: int = 100_000  # a view up to this is written anew, which costs less than to find its changed rows
 
