@@ -15,6 +15,8 @@ from headwater.sql.relations import current_table
 _SETTINGS = {
     # Delta refuses to retain less than a table's own setting, which is for ever; how long is safe, the collector knows.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta now goes by that setting alone, and ignores how long a VACUUM is told to retain.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # Two commits for each VACUUM, in a log that is to be kept short; the catalog knows of every collection.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
 }
