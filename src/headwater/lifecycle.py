@@ -31,6 +31,7 @@ from headwater.definition import CatalogMoments, Definition, TableUse, ViewRelat
 from headwater.durable import DurablePoint
 from headwater.engine.analysis import (
     printed,
+    require_fields_apart,
     require_same_names,
     require_same_reading,
     require_same_schema,
@@ -323,7 +324,7 @@ def _analyse(
 ) -> tuple[tuple[str, str], ...]:
     """Spark's names and types for the text; its errors with their place in the user's statement."""
     try:
-        return context.engine.columns(context.engine.user_query(over_relations(positioned, relations)))
+        frame = context.engine.user_query(over_relations(positioned, relations))
     except (SqlAnalysisError, SqlSyntaxError) as error:
         if any(sign in str(error) for sign in ("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")):
             # Say it as lowering does: with the names that are known, and where.
@@ -344,6 +345,8 @@ def _analyse(
                 remedy=error.remedy,
             ) from error
         raise
+    require_fields_apart(frame.schema, positioned)
+    return context.engine.columns(frame)
 
 
 def _refuse_by_code(positioned: str, names: Mapping[str, tuple[str, ...]]) -> None:

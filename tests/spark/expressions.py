@@ -280,7 +280,7 @@ GROUPS: dict[str, list[str]] = {
         "map_keys(transform_values(mp, (key, val) -> val + 1))",
         "map_values(map_filter(mp, (key, val) -> val > 1))",
         "str_to_map('a:1,b:2')['a']",
-        "arrays_zip(a, a)",
+        "to_json(arrays_zip(a, a))",
         "array_position(a, 2)",
         "array_distinct(a)",
         "array_max(a)",

@@ -8,13 +8,17 @@ plan as the user's own; and the lowered plan, rendered over the same versions, m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from headwater.engine.failures import translated
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InternalError
 from headwater.sql.constructs import refuse
 from headwater.sql.dialect import parse, to_text
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 # Anywhere in a type's text, but never a field's name, which a colon follows.
 _UNGROUPABLE = re.compile(r"(?:^|[<:,])(?:map<|(?:variant|geometry|geography)(?:\([^)]*\))?(?=[>,]|$))| collate ")
@@ -34,6 +38,30 @@ def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
             raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind}", None, text)
         if _UNSTORABLE.search(kind):
             raise refuse("UNSTORABLE_COLUMN", f"{name} {kind}", None, text)
+
+
+def require_fields_apart(columns: DataType, text: str) -> None:
+    """Refuse structs with two fields of one name: Delta knows fields by their names, in any case."""
+    for path, names in _structs(columns, ()):
+        lowered = [name.lower() for name in names]
+        twice = next((name for name in names if lowered.count(name.lower()) > 1), None)
+        if path and twice is not None:
+            raise refuse("UNSTORABLE_COLUMN", f"{'.'.join(path)} with two fields {twice}", None, text)
+
+
+def _structs(kind: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Every struct in a type, by where it stands, with the names of its fields."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        yield path, kind.names
+        for field in kind.fields:
+            yield from _structs(field.dataType, (*path, field.name))
+    elif isinstance(kind, ArrayType):
+        yield from _structs(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        yield from _structs(kind.keyType, path)
+        yield from _structs(kind.valueType, path)
 
 
 def require_comparable(node: str, kinds: Mapping[str, str], text: str) -> None:

@@ -259,8 +259,8 @@ REFUSED: tuple[Construct, ...] = (
     ),
     Construct(
         "UNSTORABLE_COLUMN",
-        "output columns of type VOID or INTERVAL, which Delta can't store",
-        "Cast the column to a type that Delta stores.",
+        "output columns that Delta can't store: of type VOID or INTERVAL, or structs with two fields of one name",
+        "Cast the column to a type that Delta stores, or give the fields different names.",
         "SELECT NULL AS n FROM r",
     ),
     Construct(
