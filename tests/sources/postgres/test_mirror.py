@@ -223,7 +223,10 @@ def killed_at(world: World, point: Point) -> Iterator[None]:
     world.reached = lambda _: None
 
 
-@pytest.mark.parametrize("point", [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED, Point.ROUND_NUMBERED])
+ROUND_POINTS = [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED, Point.ROUND_NUMBERED]
+
+
+@pytest.mark.parametrize("point", ROUND_POINTS)
 def test_a_crash_at_any_point_of_a_round_loses_and_doubles_nothing(
     world: World, shop: str, source: Source, point: Point
 ) -> None:
@@ -238,6 +241,25 @@ def test_a_crash_at_any_point_of_a_round_loses_and_doubles_nothing(
     for name in ("a", "b"):
         assert world.rows(name) == contents(source.owner, name)
     assert world.context.catalog.open_round() is None
+
+
+@pytest.mark.parametrize("first", [Point.ROUND_INTENDED, Point.ROUND_LOGGED, Point.ROUND_SETTLED])
+def test_a_crash_while_giving_up_a_round_loses_and_doubles_nothing(
+    world: World, shop: str, source: Source, first: Point
+) -> None:
+    world.track("a", shop, table="a")
+    source.run("INSERT INTO a VALUES (70, 'x')")
+    for point in (first, Point.ROUND_GIVEN_UP):
+        with killed_at(world, point):
+            world.capture()
+        world.restart()
+    assert world.capture().csn == 1
+    assert world.rows("a") == contents(source.owner, "a")
+    assert world.context.catalog.open_round() is None
+
+
+def test_every_durable_point_of_a_round_has_its_crash() -> None:
+    assert {point for point in Point if point.name.startswith("ROUND_")} == {*ROUND_POINTS, Point.ROUND_GIVEN_UP}
 
 
 def test_a_lost_slot_is_told_and_resync_finds_what_changed_in_the_gap(world: World, shop: str, source: Source) -> None:
