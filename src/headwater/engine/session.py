@@ -51,8 +51,8 @@ def local_configuration(*, master: str = "local[*]", memory: str | None = None) 
         "spark.databricks.delta.snapshotPartitions": "2",
         # 200 partitions by default: a join of three tiny tables takes three times as long as with 4.
         "spark.sql.shuffle.partitions": str(max(4, cores())),
-        # Generated code is compiled once and found again by its text, of which Spark remembers 100 by default. A refresh
-        # has more than that, so each compiled all of its own anew (Q5 of TPC-H, 0.01: 10 s with 100, 7 s with 3,000).
+        # Generated code is compiled once and found again by its text; Spark remembers 100 of them by default. Refreshes
+        # have more than that, and each compiled all of its own anew (TPC-H Q5 at 0.01: 10 s with 100, 7 s with 3,000).
         "spark.sql.codegen.cache.maxEntries": "3000",
         # Spark remembers the plans of 1,000 statements for a web page that nobody sees; ours are large.
         "spark.sql.ui.retainedExecutions": "50",
