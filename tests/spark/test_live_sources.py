@@ -130,7 +130,7 @@ class Writers:
                         for _ in range(dice.randint(1, 4)):
                             connection.execute(statement(dice, database.name))
                     self.committed[database.name] += 1
-                    self._over.wait(dice.expovariate(1 / 0.05))
+                    self._over.wait(dice.expovariate(1 / 0.2))
             self._over.wait(0.3)
 
 

@@ -41,6 +41,26 @@ def test_a_node_that_two_changed_tables_meet_is_limited_by_each_of_them_alone(ma
     world.check_law("v")
 
 
+def test_many_csns_are_gone_through_in_steps(make_world: Callable[..., World]) -> None:
+    """The rows of a touched key are had at each csn, from all changes up to there: that is quadratic."""
+    world = make_world("csns")
+    world.make("a", "k INT, v INT", "(1, 10), (2, 20), (NULL, 5)")
+    world.make("b", "k INT, w INT", "(1, 100), (2, 200), (3, 300)")
+    world.look()
+    world.create("v", "SELECT b.w, max(v) AS most FROM b LEFT JOIN a ON a.k = b.k GROUP BY b.w")
+    world.lake._context.sizes = Sizes(csns=2)
+    for number in range(3):
+        world.run(f"INSERT INTO {{a}} VALUES (3, {number}), (1, {number + 11})")
+        world.run(f"UPDATE {{b}} SET w = w + 1 WHERE k = {number}")
+    world.run("DELETE FROM {a} WHERE k = 3")
+    report = world.refresh("v")
+    assert (report.mode, report.csn - report.from_csn) == ("incremental", 7)
+    catalog = world.lake._context.catalog
+    steps = catalog.done_steps(catalog.view("v").view_id, "propagate", limit=10)
+    assert [step.intent["after"][0] - step.intent["before"][0] for step in steps] == [1, 2, 2, 2]
+    world.check_law("v")
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from headwater.algebra.nodes import Aggregate
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import BaseDelta, Patched, Query
 from headwater.algebra.time import BEGINNING, Csn, Interval
@@ -83,7 +84,8 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
                 for table in moments.base_tables(leaf.table):
                     count_rows(context, table, Interval(leaf.time, max(leaf.time, to)))
         if definition.nodes:
-            targets = _together(leaves, to, widths, moments)
+            most = None if _adds_up(definition) else context.sizes.csns
+            targets = _together(leaves, to, widths, moments, most)
         else:
             targets = next_targets(definition.plan, frontier, to, widths, moments)
         wanted = Wanted.of(view.options) if strategy is None else strategy
@@ -125,13 +127,26 @@ def propagate_leaves(context: Context, name: str, targets: Sequence[Csn]) -> Csn
         return min(after)
 
 
-def _together(leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: CatalogMoments) -> tuple[Csn, ...]:
-    """A node's change is from one moment to another: all leaves go as far as the narrowest width allows."""
-    ends = [
+def _together(
+    leaves: list[LeafRecord], to: Csn, widths: list[Width], moments: CatalogMoments, most: int | None
+) -> tuple[Csn, ...]:
+    """A node's change is from one moment to another: all leaves go as far as the narrowest width allows.
+
+    And over ``most`` csns at which something changed.
+    """
+    end = min(
         interval_end(leaf.table, Interval(leaf.time, to), width, moments)
         for leaf, width in zip(leaves, widths, strict=True)
-    ]
-    return tuple(min(ends) for _ in leaves)
+    )
+    if most is not None:
+        changed = {csn for leaf in leaves for csn, _ in moments.rows_by_csn(leaf.table, Interval(leaf.time, end))}
+        end = min([end, *sorted(changed)[most - 1 : most]])
+    return tuple(end for _ in leaves)
+
+
+def _adds_up(definition: Definition) -> bool:
+    """Whether no node needs the rows of its touched keys."""
+    return all(isinstance(node, Aggregate) and node.sums is not None for node in definition.nodes.values())
 
 
 def _as_one(before: Frontier, after: Frontier) -> bool:
