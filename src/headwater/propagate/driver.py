@@ -215,7 +215,7 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     over = Interval(before.high_water_mark, max(after.times))
     integrity = integrity_of_step(context, lease, definition, over)
     blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
-    if definition.nodes or _as_one(before, after):
+    if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
         written = _append_change(context, view, definition, over, tag, blocks)
         blocks.answered(written.rows if written else 0)
     else:
@@ -229,11 +229,16 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
 
 
+def _asks(context: Context, definition: Definition) -> bool:
+    """Whether rows of some table are asked of its source: nothing of it is copied, and such a view has no nodes."""
+    return any(context.catalog.mirror_mode(table) == "query" for table in definition.tables)
+
+
 def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
-    if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
+    if _asks(context, definition):
         from headwater.propagate.asking_driver import append_asked
 
         return append_asked(context, view, definition, queries, tag)
