@@ -38,3 +38,24 @@ def test_a_mirrored_table_in_a_view(make_world: Callable[..., World]) -> None:
         world.lake.sql("DROP MATERIALIZED VIEW v")
         world.lake.untrack("orders")
         assert pg.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
+
+
+def test_a_table_of_which_nothing_is_copied_in_a_view(make_world: Callable[..., World]) -> None:
+    """Its rows were once looked for in the lake, where all leaves go to one moment."""
+    world = make_world("asked")
+    with running_postgres({"synchronous_commit": "on"}) as server, psycopg.connect(server.url(), autocommit=True) as pg:
+        pg.execute("CREATE TABLE orders (k int PRIMARY KEY, v int)")
+        pg.execute("INSERT INTO orders VALUES (1, 1), (2, 2)")
+        world.lake.track("orders", server.url(), table="public.orders", mode="query", prepare=True)
+        world.make("rates", "k INT, factor INT", "(1, 10), (3, 30)")
+        sql = "SELECT o.k, o.v, r.factor FROM orders o JOIN rates r ON o.k = r.k"
+        world.lake.sql(f"CREATE MATERIALIZED VIEW v AS {sql}")
+        pg.execute("INSERT INTO orders VALUES (3, 3)")
+        world.run("INSERT INTO {rates} VALUES (2, 20), (3, 31)")
+        report = world.lake.refresh("v")
+        assert (report.mode, report.rows) == ("incremental", 3)
+        held = pg.execute("SELECT k, v FROM orders").fetchall()
+        world.spark.createDataFrame(held, "k int, v int").createOrReplaceTempView("orders")
+        assert_rows_equal(world.lake.read("v"), world.expected(sql, report.csn), label="v")
+        world.lake.sql("DROP MATERIALIZED VIEW v")
+        world.lake.untrack("orders")
