@@ -51,7 +51,7 @@ def test_many_csns_are_gone_through_in_steps(make_world: Callable[..., World]) -
     world.lake._context.sizes = Sizes(csns=2)
     for number in range(3):
         world.run(f"INSERT INTO {{a}} VALUES (3, {number}), (1, {number + 11})")
-        world.run(f"UPDATE {{b}} SET w = w + 1 WHERE k = {number}")
+        world.run(f"UPDATE {{b}} SET w = w + 1 WHERE k = {number + 1}")
     world.run("DELETE FROM {a} WHERE k = 3")
     report = world.refresh("v")
     assert (report.mode, report.csn - report.from_csn) == ("incremental", 7)
