@@ -28,7 +28,11 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # nobody is there just now
+                    client.close()
+                    continue
                 with self._lock:
                     self._open += [client, server]
                 threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
