@@ -39,6 +39,7 @@ HEAVY = (
     "spark/test_query_mode.py",
     "spark/test_readers.py",
     "spark/test_sql_front_end.py",
+    "spark/test_stepping.py",
     "spark/test_timeline.py",
     "test_cluster.py",
     "tpch/",

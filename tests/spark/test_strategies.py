@@ -56,6 +56,7 @@ def history(make_world: Callable[..., World], text: str, seed: int, *, rounds: i
     return world
 
 
+@pytest.mark.heavy
 def test_the_law_holds_for_every_strategy(make_world: Callable[..., World]) -> None:
     world = history(make_world, JOINED, 5, rounds=2)
     assert {report["strategy"] for report in reports(world, "tree")} == {"tree"}
