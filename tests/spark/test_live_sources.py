@@ -3,7 +3,7 @@
 Servers are killed, connections cut, slots dropped; messages come late, twice and out of order. After every refresh each
 view must be Spark's answer at exactly its csn, and at one more csn of before, over what the servers' logs say that they
 held then (``tests.support.replay``). A refresh may be refused while a server is away; none may be wrong. By `make
-soak`, for HEADWATER_LIVE_MINUTES (5).
+soak`, for HEADWATER_LIVE_MINUTES (5); each of the four writers pauses HEADWATER_LIVE_PAUSE (0.2) seconds on average.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MINUTES = float(os.environ.get("HEADWATER_LIVE_MINUTES", "5"))
+PAUSE = float(os.environ.get("HEADWATER_LIVE_PAUSE", "0.2"))
 KEYS = 40
 KINDS = {
     "orders": "k int, customer int, v int",
@@ -130,7 +131,7 @@ class Writers:
                         for _ in range(dice.randint(1, 4)):
                             connection.execute(statement(dice, database.name))
                     self.committed[database.name] += 1
-                    self._over.wait(dice.expovariate(1 / 0.2))
+                    self._over.wait(dice.expovariate(1 / PAUSE))
             self._over.wait(0.3)
 
 
