@@ -265,8 +265,9 @@ class Live:
         with writers.paused():
             lake.resync(TABLES[database.name][0])
             database.replay.read()
-            csn = lake.status().newest_csn
-            self.resynced[database.name, csn] = set(database.replay.order())
+            for unit in lake.units_of_work():
+                if unit.operation == "RESYNC" and database.is_behind(unit.source):
+                    self.resynced.setdefault((database.name, unit.csn), set(database.replay.order()))
 
 
 @pytest.fixture
