@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.algebra.nodes import Aggregate, Node, Nodes, all_scans, scans_below
+from headwater.algebra.nodes import Aggregate, Node, Nodes, adds_up, all_scans, scans_below
 from headwater.algebra.plan import Plan, scans
 
 INCREMENTAL, TOUCHED_KEYS, FULL = "incremental", "touched-keys", "full"
@@ -108,8 +108,7 @@ class Workload:
 
     def adds_up(self) -> bool:
         """Whether no changed node needs the rows of its keys."""
-        touched = [node for node in self._nodes.values() if self._touches(node)]
-        return all(isinstance(node, Aggregate) and node.sums is not None for node in touched)
+        return adds_up(node for node in self._nodes.values() if self._touches(node))
 
     def _all_rows(self, plan: Plan) -> float:
         return float(sum(self._rows(scan.table) for scan in all_scans(plan, self._nodes)))

@@ -27,7 +27,7 @@ import pytest
 
 from headwater.errors import HeadwaterError
 from headwater.sources.postgres.slot import drop_slot
-from tests.postgres_server import PostgresServer, _run, running_postgres
+from tests.postgres_server import PostgresServer, running_postgres
 from tests.spark.oracle import World, assert_rows_equal
 from tests.support.proxy import Proxy, proxied
 from tests.support.replay import Replay, Rows
@@ -78,13 +78,11 @@ class Database:
 
     def kill(self) -> None:
         """The server and all that it was doing; it starts again and recovers from its log."""
-        data = self.server.directory / "data"
-        os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(int((self.server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         for _ in range(30):
             time.sleep(0.5)
             with suppress(RuntimeError):
-                start = ["-D", str(data), "-l", str(self.server.log), "-w", "-t", "60", "start"]
-                _run(self.server.binaries / "pg_ctl", *start, cwd=self.server.directory)
+                self.server.start()
                 return
         raise AssertionError(f"{self.name} does not start again")
 
@@ -94,10 +92,6 @@ class Writers:
 
     def __init__(self, databases: list[Database]) -> None:
         self._over = threading.Event()
-        self._may = threading.Event()
-        self._may.set()
-        self._busy = threading.Semaphore(0)
-        self.committed: Counter[str] = Counter()
         self._locks = [threading.Lock() for _ in range(2 * len(databases))]
         self._threads = [
             threading.Thread(target=self._write, args=(databases[number // 2], number), daemon=True)
@@ -111,7 +105,6 @@ class Writers:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._may.set()
         for thread in self._threads:
             thread.join(60)
 
@@ -130,7 +123,6 @@ class Writers:
                     with self._locks[number], suppress(psycopg.errors.DeadlockDetected), connection.transaction():
                         for _ in range(dice.randint(1, 4)):
                             connection.execute(statement(dice, database.name))
-                    self.committed[database.name] += 1
                     self._over.wait(dice.expovariate(1 / PAUSE))
             self._over.wait(0.3)
 
@@ -211,7 +203,6 @@ class Live:
     dice: random.Random = field(default_factory=lambda: random.Random(17))
     resynced: dict[tuple[str, int], set[str]] = field(default_factory=dict)  # by database and csn
     checks: int = 0
-    refused: int = 0
 
     def held(self, csn: int) -> dict[str, Counter[tuple[Any, ...]]]:
         """What every source held at a csn."""
@@ -237,7 +228,6 @@ class Live:
         except HeadwaterError as error:
             if error.code not in ("DATABASE_UNAVAILABLE", "SLOT_LOST"):
                 raise
-            self.refused += 1
             return None
 
     def check(self, view: str) -> None:

@@ -129,6 +129,11 @@ Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
 """What the types of a node's columns say of it: ``ordered``, ``keyless``, or ``summed`` with the types of its sums."""
 
 
+def adds_up(nodes: Iterable[Node]) -> bool:
+    """Whether none of the nodes needs the rows of its touched keys."""
+    return all(isinstance(node, Aggregate) and node.sums is not None for node in nodes)
+
+
 def all_scans(plan: Plan, nodes: Nodes) -> Iterator[Scan]:
     """The scans of tables (not nodes) in the plan and below, from left to right."""
     for scan in scans(plan):

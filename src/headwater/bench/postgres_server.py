@@ -49,6 +49,15 @@ class PostgresServer:
     def log(self) -> Path:
         return self.directory / "log"
 
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def start(self) -> None:
+        """Start the server, anew if it was killed."""
+        arguments = ["-D", str(self.data), "-l", str(self.log), "-w", "-t", "60", "start"]
+        _run(self.binaries / "pg_ctl", *arguments, cwd=self.directory)
+
 
 @contextmanager
 def running_postgres(settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
@@ -118,8 +127,7 @@ def _start(binaries: Path, directory: Path, data: Path, settings: Mapping[str, s
         # Read after postgresql.conf, which stays as initdb wrote it; the file must be the server's own.
         (data / "postgresql.auto.conf").write_text("\n".join(lines) + "\n")
         try:
-            start = ["-D", str(data), "-l", str(server.log), "-w", "-t", "60", "start"]
-            _run(binaries / "pg_ctl", *start, cwd=directory)
+            server.start()
             return server
         except RuntimeError as error:
             # Someone else may have taken the port between our look and the start.

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from headwater.algebra.nodes import Aggregate
+from headwater.algebra.nodes import adds_up
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import BaseDelta, Patched, Query
 from headwater.algebra.time import BEGINNING, Csn, Interval
@@ -84,7 +84,7 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
                 for table in moments.base_tables(leaf.table):
                     count_rows(context, table, Interval(leaf.time, max(leaf.time, to)))
         if definition.nodes:
-            most = None if _adds_up(definition) else context.sizes.csns
+            most = None if adds_up(definition.nodes.values()) else context.sizes.csns
             targets = _together(leaves, to, widths, moments, most)
         else:
             targets = next_targets(definition.plan, frontier, to, widths, moments)
@@ -142,11 +142,6 @@ def _together(
         changed = {csn for leaf in leaves for csn, _ in moments.rows_by_csn(leaf.table, Interval(leaf.time, end))}
         end = min([end, *sorted(changed)[most - 1 : most]])
     return tuple(end for _ in leaves)
-
-
-def _adds_up(definition: Definition) -> bool:
-    """Whether no node needs the rows of its touched keys."""
-    return all(isinstance(node, Aggregate) and node.sums is not None for node in definition.nodes.values())
 
 
 def _as_one(before: Frontier, after: Frontier) -> bool:
