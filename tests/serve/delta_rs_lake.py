@@ -28,6 +28,7 @@ from headwater.serve.garbage import Collected, collect
 from headwater.serve.releases import Released, release
 
 SPEED = 3600
+GRACE = 2_000_000 * SPEED  # more than any statement here takes, as a collection asks for
 VIEWS = {"rows": (("k", "bigint"), ("v", "bigint")), "counts": (("k", "bigint"), ("n", "bigint"))}
 AGREE = "SELECT (SELECT count(*) FROM r), (SELECT count(*) FROM rows), (SELECT coalesce(sum(n), 0) FROM counts)"
 
@@ -92,7 +93,7 @@ class DeltaRsLake:
         return release(self.catalog, self, wait=60)
 
     def collect(self) -> Collected:
-        return collect(self.catalog, self, clock=self.clock, grace=0, wait=60, patience=5)
+        return collect(self.catalog, self, clock=self.clock, grace=GRACE, wait=60, patience=5)
 
     def content(self, view: str, csn: int) -> Counter[tuple[int, ...]]:
         state = self.states[csn]

@@ -43,25 +43,30 @@ class Gone(Exception):
 
 @dataclass
 class DeltaTable:
-    """Versions with the moment of their commit; each a bag of (csn or None, row): a count for each."""
+    """Versions with the moment of their commit; each a bag of (csn or None, row): a count for each.
+
+    ``put_aside`` is when the statement of a version put the files of the one before aside, which is before its commit.
+    """
 
     versions: list[dict[tuple[int | None, int], int]] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
+    put_aside: list[int] = field(default_factory=list)
     readable_from: int = 0
     log_from: int = 0
     keeps_all: bool = True
     altered_at: int | None = None
     trims: bool = True
 
-    def commit(self, content: dict[tuple[int | None, int], int], at: int) -> int:
+    def commit(self, content: dict[tuple[int | None, int], int], at: int, put_aside: int | None = None) -> int:
         self.versions.append({key: count for key, count in content.items() if count})
         self.committed.append(at)
+        self.put_aside.append(at if put_aside is None else put_aside)
         return len(self.versions) - 1
 
     def vacuum(self, before: int) -> None:
         """Versions that were over by then can't be read: what took their place needs none of their files."""
         for version in range(self.readable_from, len(self.versions) - 1):
-            if self.committed[version + 1] <= before:
+            if self.put_aside[version + 1] <= before:
                 self.readable_from = version + 1
 
     def alter(self, properties: str, at: int) -> None:
@@ -91,6 +96,7 @@ class FakeLake:
         self.tables: dict[str, DeltaTable] = {"/r": DeltaTable()}
         self.uncaptured: list[int] = []
         self.ran: list[str] = []
+        self.takes = 0.0  # seconds, from when an apply puts files aside to its commit
         self.broken: dict[str, HeadwaterError] = {}
         with self.catalog.lease("t") as lease:
             table = BaseTable("r", "/r", "u", (("a", "int"),), "versioned", Csn(0), 0, 0, clock())
@@ -153,7 +159,9 @@ class FakeLake:
                 step = self.catalog.begin_step(lease, record.view_id, "propagate", {})
                 self.catalog.finish_propagate(lease, step.step_id, [LeafTime(LeafId(0), to, to)])
             step = self.catalog.begin_step(lease, record.view_id, "apply", {"from": record.csn, "to": to})
-            version = table.commit({(None, row): 1 for row in range(1, to + 1)}, self.clock())
+            put_aside = self.clock()
+            self.clock.passes(self.takes)
+            version = table.commit({(None, row): 1 for row in range(1, to + 1)}, self.clock(), put_aside)
             self.catalog.finish_apply(lease, step.step_id, csn=to, version=version)
 
     def recompute(self, view: str, delta: str | None = None) -> None:

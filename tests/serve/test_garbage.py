@@ -107,6 +107,21 @@ def test_files_that_a_running_statement_may_read_stay_for_the_grace(lake: FakeLa
         assert lake.tables["/v"].readable_from == oldest
 
 
+def test_files_put_aside_long_before_the_commit_that_replaces_them_stay_for_the_release_that_needs_them(
+    lake: FakeLake,
+) -> None:
+    """Delta dates a file by when a statement puts it aside, not by its commit: the grace makes up for it."""
+    lake.catalog.set_retention(NOTHING)
+    lake.step(2)
+    lake.clock.passes(7200)
+    lake.takes = 7200
+    lake.write()
+    lake.refresh("v", lake.capture())
+    swept(lake, grace=7300 * SECOND)
+    with opened(lake) as snapshot:
+        assert lake.rows_of(snapshot.table("v")) == [1, 2]
+
+
 def test_what_a_log_no_longer_tells_is_not_vacuumed(lake: FakeLake) -> None:
     lake.step(2)
     lake.write()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PACE = 1.0
 _START = 20.0  # seconds that a reader's process may take to begin
+GRACE = 60.0  # seconds: more than any statement here takes
 VIEWS = {
     "v": VIEW,
     "buckets": "SELECT a % 10 AS bucket, count(*) AS n FROM r GROUP BY a % 10",
@@ -144,7 +145,7 @@ class _Maintenance:
 
     def _collect(self) -> None:
         while not self._stop.wait(1.0):
-            self._attempt(partial(self._lake.collect, grace=0), "collections")
+            self._attempt(partial(self._lake.collect, grace=GRACE), "collections")
 
     def _attempt(self, work: Callable[[], object], what: str) -> None:
         began = time.monotonic()
