@@ -8,7 +8,16 @@ from headwater.algebra.time import Csn, Interval
 from headwater.engine.reference import History
 from headwater.errors import InternalError
 from headwater.propagate.frontier import Frontier, advance
-from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
+from headwater.propagate.width import (
+    ByCsn,
+    ByRows,
+    Changing,
+    Unlimited,
+    Width,
+    interval_end,
+    next_targets,
+    paired_end,
+)
 from tests.theory.worlds import Law, natural_join, random_world
 
 
@@ -123,3 +132,39 @@ def test_widths_that_would_never_advance_are_refused() -> None:
 def test_leaves_frontier_and_widths_must_agree() -> None:
     with pytest.raises(InternalError, match="1 widths"):
         next_targets(natural_join("a", "b"), Frontier((Csn(0), Csn(0))), Csn(1), [Unlimited()], LOG)
+
+
+def every(csns: int, first: int = 1, step: int = 1) -> list[tuple[Csn, int]]:
+    """One row at each of so many csns."""
+    return [(Csn(first + step * number), 1) for number in range(csns)]
+
+
+def test_changes_of_few_keys_in_many_tables_are_paired_in_short_steps() -> None:
+    """A five-way join over 2,500 csns of 40 keys once took one step, which paired 16 states of each with each."""
+    leaves = [Changing(40, every(500, first, 5)) for first in range(1, 6)]
+    starts, start = [], Csn(0)
+    while start < 2_500:
+        rest = [Changing(leaf.rows, [each for each in leaf.changed if each[0] > start]) for leaf in leaves]
+        end = paired_end(rest, Csn(2_500), 200_000)
+        assert end > start
+        starts.append(start)
+        start = end
+    assert 2 < len(starts) < 10
+
+
+def test_few_changes_of_large_tables_are_one_step() -> None:
+    leaves = [Changing(6_000_000, [(Csn(csn), 600_000) for csn in range(1, 3)]) for _ in range(6)]
+    assert paired_end(leaves, Csn(2), 200_000) == 2
+
+
+def test_a_csn_is_never_split() -> None:
+    leaves = [Changing(10, [(Csn(3), 1_000_000), (Csn(4), 1)]) for _ in range(3)]
+    assert paired_end(leaves, Csn(9), 200_000) == 3
+
+
+def test_one_table_is_paired_with_nothing_but_itself() -> None:
+    assert paired_end([Changing(1, every(100_000))], Csn(100_000), 200_000) == 100_000
+
+
+def test_an_empty_table_has_no_keys_to_pair() -> None:
+    assert paired_end([Changing(0, []), Changing(0, every(5))], Csn(5), 200_000) == 5

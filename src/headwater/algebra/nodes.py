@@ -149,6 +149,11 @@ def scans_below(node: str, nodes: Nodes) -> Iterator[Scan]:
         yield from all_scans(plan, nodes)
 
 
+def blocks_of(plan: Plan, nodes: Nodes) -> tuple[Plan, ...]:
+    """The linear blocks: the plan itself and what each node is over."""
+    return (plan, *(below for node in nodes.values() for below in node.inputs))
+
+
 def origin(plan: Plan, attribute: Attribute, nodes: Nodes) -> tuple[Scan, str] | None:
     """The column of a table whose values an attribute has (an outer join may add NULLs); None if it is computed."""
     match plan:

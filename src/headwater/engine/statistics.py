@@ -44,6 +44,10 @@ class Statistics:
             self._known[location] = (time.monotonic(), wanted, known)
         return known
 
+    def forget(self, location: str) -> None:
+        """Ask for a table's extent again when it is next needed: it may have grown."""
+        self._known.pop(location, None)
+
     def _ask(self, location: str, columns: Sequence[str]) -> Extent:
         try:
             row = self.engine.compute(extent_sql(location, columns)).collect()[0]  # one row

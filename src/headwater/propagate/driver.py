@@ -15,8 +15,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from headwater.algebra.nodes import adds_up
-from headwater.algebra.plan import LeafId, scans
+from headwater.algebra.nodes import adds_up, blocks_of
+from headwater.algebra.plan import LeafId, Scan, scans
+from headwater.algebra.product import products
 from headwater.algebra.query import BaseDelta, Patched, Query
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.capture.driver import problem_of
@@ -34,7 +35,16 @@ from headwater.propagate.knowing import integrity_of_step
 from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.tree_driver import Blocks
-from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width, interval_end, next_targets
+from headwater.propagate.width import (
+    ByCsn,
+    ByRows,
+    Changing,
+    Unlimited,
+    Width,
+    interval_end,
+    next_targets,
+    paired_end,
+)
 from headwater.sql.dialect import to_text
 from headwater.sql.storage import table_at
 
@@ -88,6 +98,7 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
             targets = _together(leaves, to, widths, moments, most)
         else:
             targets = next_targets(definition.plan, frontier, to, widths, moments)
+        targets = _paired(context, definition, leaves, targets, moments)
         wanted = Wanted.of(view.options) if strategy is None else strategy
         intent = {"before": list(frontier.times), "after": list(targets), "strategy": wanted.value}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
@@ -142,6 +153,40 @@ def _together(
         changed = {csn for leaf in leaves for csn, _ in moments.rows_by_csn(leaf.table, Interval(leaf.time, end))}
         end = min([end, *sorted(changed)[most - 1 : most]])
     return tuple(end for _ in leaves)
+
+
+def _paired(
+    context: Context,
+    definition: Definition,
+    leaves: list[LeafRecord],
+    targets: tuple[Csn, ...],
+    moments: CatalogMoments,
+) -> tuple[Csn, ...]:
+    """The targets, or nearer ones where changes of few keys would be paired too often."""
+    changed = {
+        leaf.alias: moments.rows_by_csn(leaf.table, Interval(leaf.time, target))
+        for leaf, target in zip(leaves, targets, strict=True)
+    }
+    joined = [
+        [scan for scan in product.scans if scan.table in definition.tables and changed[scan.alias]]
+        for plan in blocks_of(definition.plan, definition.nodes)
+        for product in products(plan)
+    ]
+
+    def nearest() -> Csn:
+        return min([max(targets), *(end(scans) for scans in joined if len(scans) > 1)])
+
+    def end(scans: list[Scan]) -> Csn:
+        sizes = [context.statistics.extent(moments.location(scan.table), []).rows for scan in scans]
+        found = [Changing(rows, changed[scan.alias]) for scan, rows in zip(scans, sizes, strict=True)]
+        return paired_end(found, max(targets), context.sizes.pairs)
+
+    if nearest() == max(targets):
+        return targets
+    for table in definition.tables:
+        context.statistics.forget(moments.location(table))  # that it has grown meanwhile is no reason
+    limit = nearest()
+    return tuple(max(leaf.time, min(target, limit)) for leaf, target in zip(leaves, targets, strict=True))
 
 
 def _as_one(before: Frontier, after: Frontier) -> bool:

@@ -8,12 +8,16 @@ csn with changes, since a csn can't be split.
 Which leaf advances is chosen as in [Salem00 §3.4, Fig. 10]: the one that is furthest behind, so that the high-water
 mark rises as early as the widths allow. When no leaf has a bound, all advance together in one step.
 
+*Changes of one key in several tables are all paired,* as each pair stands for a moment of its own. Where a step covers
+many changes of few keys, their product is bounded too (``paired_end``): two steps of half the length pair far less.
+
 *Repeated, it reaches the target:* while a leaf is behind, the chosen one moves by at least one csn, none moves
 back, and none moves beyond the target.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -22,6 +26,8 @@ from headwater.algebra.plan import Plan, scans
 from headwater.algebra.time import Csn, Interval
 from headwater.errors import InternalError
 from headwater.propagate.frontier import ChangeLog, Frontier
+
+HARDLY_MORE = 4.0  # states of a row that are paired in one step, whatever the tables' sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +101,30 @@ def interval_end(table: str, available: Interval, width: Width, log: SizedChange
         if position > 0 and total > limit:
             return Csn(csn - 1)
     return available.end
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """A leaf's table: its rows, and how many changed at each csn of an interval."""
+
+    rows: int
+    changed: Sequence[tuple[Csn, int]]
+
+
+def paired_end(leaves: Sequence[Changing], target: Csn, most: int) -> Csn:
+    """The end of the longest step that pairs about ``most`` rows, or hardly more than there are; one csn at least.
+
+    With c of a table's n rows changed, a row is met in 1 + c/n states on average, by those of every other table.
+    """
+    changed = [0] * len(leaves)
+    by_csn: dict[Csn, list[tuple[int, int]]] = {}
+    for place, leaf in enumerate(leaves):
+        for csn, rows in leaf.changed:
+            by_csn.setdefault(csn, []).append((place, rows))
+    for position, csn in enumerate(sorted(by_csn)):
+        for place, rows in by_csn[csn]:
+            changed[place] += rows
+        states = math.prod(1 + count / max(1, leaf.rows) for count, leaf in zip(changed, leaves, strict=True))
+        if position > 0 and states > HARDLY_MORE and states * max(leaf.rows for leaf in leaves) > most:
+            return Csn(csn - 1)
+    return target
