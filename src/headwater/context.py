@@ -35,6 +35,7 @@ class Sizes:
 
     broadcast: int = BROADCAST_ROWS  # a change up to this is sent to every task; no table that it meets is shuffled
     large_table: int = 500_000  # a table from this on is met by one change at a time, as small as it can be
+    checked: int = 500_000  # a foreign key is checked before a step if that may spare reading so many rows
     csns: int = 200  # of a step: the rows of a touched key are had at each csn, from all changes up to there
     pairs: int = 200_000  # of a step: changes of one key in several tables are paired, each with each
     small_view: int = 100_000  # a view up to this is written anew, which costs less than to find its changed rows

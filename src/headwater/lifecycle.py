@@ -21,6 +21,7 @@ from sqlglot import exp
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
+from headwater.apply.clustering import clustering_of, order_settings, ordered_text
 from headwater.apply.driver import create_delta_table, create_view_table, full_text, stored_text, view_delta_places
 from headwater.calibration import timed_capture
 from headwater.capture.driver import capture
@@ -56,6 +57,7 @@ from headwater.measured import gather, require_feasible
 from headwater.pinning import table_rows
 from headwater.propagate.choosing import Wanted
 from headwater.propagate.driver import require_captured
+from headwater.propagate.extents import table_extent
 from headwater.propagate.states import require_askable, typed_states, whole_states
 from headwater.refresh import Policy, bring_below
 from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
@@ -126,7 +128,7 @@ def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateV
         known = Definition.load(old)
         require_promise(context, statement.options, old if known.means(draft.definition) else None, old.name)
         stored = (old.columns, old.cluster_by, old.method, old.layout)
-        wanted = (draft.columns, statement.cluster_by, draft.method, draft.layout)
+        wanted = (draft.columns, statement.cluster_by or old.cluster_by, draft.method, draft.layout)
         if known.means(draft.definition) and stored == wanted:
             context.catalog.alter_view(
                 [applying, other],
@@ -441,7 +443,8 @@ def _make(
     try:
         context.progress(f"{statement.name}: computing at csn {draft.csn}")
         stored = (*draft.columns, *draft.definition.hidden)
-        create_view_table(context, location, stored, statement.cluster_by, draft.layout)
+        cluster_by, rows = _clustering(context, statement, draft)
+        create_view_table(context, location, stored, cluster_by, draft.layout)
         create_delta_table(context, delta_location, stored)
         names = [name for name, _ in stored]
         tag = CommitTag(
@@ -450,10 +453,10 @@ def _make(
         began = time.monotonic()
         with (
             whole_states(context, draft.definition, draft.csn),
-            context.engine.under(draft.definition.settings),
+            context.engine.under({**draft.definition.settings, **order_settings(cluster_by, rows)}),
         ):
             text = stored_text(draft.layout, full_text(context, draft.definition, names, draft.csn), names, draft.csn)
-            frame = context.engine.compute(text)
+            frame = context.engine.compute(ordered_text(text, cluster_by))
             written = context.engine.append(frame, location, tag, f"computing {statement.name}")
         seconds = time.monotonic() - began
         if written is None:
@@ -466,7 +469,7 @@ def _make(
             definition=draft.definition.as_json(),
             columns=draft.columns,
             options=dict(statement.options),
-            cluster_by=statement.cluster_by,
+            cluster_by=cluster_by,
             location=location,
             delta_location=delta_location,
             created_csn=draft.csn,
@@ -500,6 +503,17 @@ def _make(
     if dropping is not None:
         _discard(context, leases[1], dropping)
     return view
+
+
+def _clustering(context: Context, statement: CreateView, draft: Draft) -> tuple[tuple[str, ...], int]:
+    """By what a view is kept in order, and how many rows it may have."""
+    definition, moments = draft.definition, CatalogMoments(context.catalog, draft.definition)
+    if definition.recomputed is not None:
+        return statement.cluster_by, 0
+    extents = {scan.alias: table_extent(context, definition, moments, scan) for scan in definition.leaves}
+    own = clustering_of(definition, draft.columns, lambda scan: extents[scan.alias], context.sizes.small_view)
+    rows = max((extent.rows for extent in extents.values()), default=0)
+    return statement.cluster_by or ((own,) if own is not None else ()), rows
 
 
 def _remains(context: Context, view: ViewRecord) -> dict[str, Any]:

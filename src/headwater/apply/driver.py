@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
 from headwater.apply import timeline
+from headwater.apply.clustering import order_settings, ordered_text
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import JsonObject, Layout, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
@@ -155,7 +156,9 @@ def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, ta
     """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
     if view.layout == "timeline":
         return timeline.install(context, view, interval, sign, tag)
-    table = CountedTable(view.location, view.version, view.delta_location, [name for name, _ in view.stored])
+    names = [name for name, _ in view.stored]
+    key = next(((name, kind) for name, kind in view.stored if name in view.cluster_by[:1]), None)
+    table = CountedTable(view.location, view.version, view.delta_location, names, key)
     doing = f"applying {interval} to {view.name}"
     return add_net_change(context.engine, table, interval, sign, tag, doing, small=context.sizes.small_view)
 
@@ -247,9 +250,10 @@ def _recompute(
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
     doing = f"recomputing {view.name}"
-    with whole_states(context, definition, csn), context.engine.under(definition.settings):
+    order = order_settings(view.cluster_by, context.engine.rows_in(view.location, view.version))
+    with whole_states(context, definition, csn), context.engine.under({**definition.settings, **order}):
         text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
-        frame = context.engine.compute(text)
+        frame = context.engine.compute(ordered_text(text, view.cluster_by))
         written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)

@@ -1,27 +1,36 @@
 """A change added to a table of distinct rows with counts: a view's, or a mirror's.
 
 A large table is merged into; a small one is written anew, which costs less than to find its changed rows. Either way it
-is one tagged commit.
+is one tagged commit. A table in the order of a key is merged into within a few ranges of keys, so that Delta reads only
+the files in which the change can lie: it leaves out files by literal ranges alone, so the keys are asked for first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headwater.algebra.key_ranges import KeyRange, KeyRanges, key_ranges
 from headwater.algebra.time import Interval
 from headwater.engine.spark import CommitTag, SparkEngine, Written
+from headwater.sql.ordering import CELL_BITS, touched_keys_sql
 from headwater.sql.storage import merge_sql, rewritten_sql
+
+MOST_KEYS = 10_000  # brought to the driver; a change of more is all over the table, or nearly
+RANGES = 16  # at most in a condition
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_KEYS = _WHOLE_NUMBERS | {"date", "timestamp_ntz", "string"}  # a timestamp comes back in the session's zone
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTable:
-    """A table at a version, the log of its changes, and its columns."""
+    """A table at a version, the log of its changes, and its columns; ``key`` is the one that it is in the order of."""
 
     location: str
     version: int
     log: str
     names: Sequence[str]
+    key: tuple[str, str] | None = None
 
 
 def add_net_change(
@@ -32,7 +41,31 @@ def add_net_change(
     A table of up to ``small`` rows is written anew.
     """
     if engine.rows_in(table.location, table.version) > small:
-        text = merge_sql(table.location, table.log, interval, table.names, sign=sign)
+        touched = _touched(engine, table, interval)
+        text = merge_sql(table.location, table.log, interval, table.names, sign=sign, touched=touched)
         return engine.merge(text, tag, doing, of=(table.location, table.version))
     text = rewritten_sql(table.location, table.version, table.log, interval, table.names, sign=sign)
     return engine.rewrite(text, table.location, tag, doing)
+
+
+def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> tuple[str, KeyRanges] | None:
+    """The key and the ranges that a change lies in; None where there is no key, or too many keys to tell."""
+    if table.key is None or table.key[1] not in _KEYS:
+        return None
+    name, kind = table.key
+    whole = kind in _WHOLE_NUMBERS
+    text = touched_keys_sql(table.log, interval, name, whole_numbers=whole, most=MOST_KEYS + 1)
+    found = [row[0] for row in engine.compute(text).collect()]  # bounded by the limit
+    if len(found) > MOST_KEYS:
+        return None
+    ranges = key_ranges(found, RANGES)
+    return name, _of_cells(ranges) if whole else ranges
+
+
+def _of_cells(cells: KeyRanges) -> KeyRanges:
+    """The keys of ranges of cells."""
+    found = [
+        KeyRange(int(each.low) << CELL_BITS, ((int(each.high) + 1) << CELL_BITS) - 1)  # type: ignore[arg-type]
+        for each in cells.ranges
+    ]
+    return replace(cells, ranges=tuple(found))

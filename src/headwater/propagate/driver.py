@@ -30,6 +30,7 @@ from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.choosing import Wanted
+from headwater.propagate.extents import table_extent
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.knowing import integrity_of_step
 from headwater.propagate.nodes import staged_nodes
@@ -177,7 +178,7 @@ def _paired(
         return min([max(targets), *(end(scans) for scans in joined if len(scans) > 1)])
 
     def end(scans: list[Scan]) -> Csn:
-        sizes = [context.statistics.extent(moments.location(scan.table), []).rows for scan in scans]
+        sizes = [table_extent(context, definition, moments, scan).rows for scan in scans]
         found = [Changing(rows, changed[scan.alias]) for scan, rows in zip(scans, sizes, strict=True)]
         return paired_end(found, max(targets), context.sizes.pairs)
 

@@ -32,6 +32,7 @@ from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.failures import translated
 from headwater.errors import HeadwaterError, UnknownName
+from headwater.propagate.extents import table_extent
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog
 from headwater.propagate.integrity import cut, cut_staged, references
@@ -136,10 +137,12 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     """Check what a step over the interval can use, and record what was found."""
     seen = context.catalog.seen_constraints()
     plans = [definition.plan, *(plan for node in definition.nodes.values() for plan in node.inputs)]
-    wanted = useful(plans, [each.record.constraint for each in seen])
+    moments = CatalogMoments(context.catalog, definition)
+    worth = _Worth(context, definition, moments)
+    declared = [each.record.constraint for each in seen]
+    wanted = useful(plans, [each for each in declared if not isinstance(each, ForeignKey) or worth(each)])
     if not wanted:
         return Integrity()
-    moments = CatalogMoments(context.catalog, definition)
     own = [each for each in seen if each.record.constraint in wanted]
     todo = needed(plans, interval, own, moments)
     usable = [each.record.constraint for each in own if each.record.held is not None]
@@ -158,6 +161,26 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
         name = each.record.name
         after[name] = learned(after[name], check, found.first_broken(name))
     return Integrity(knowledge(after.values()), CountedSigns(moments, interval, found.signs), found.broken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """Whether a foreign key may spare reading much: changes of the table that it refers to meet a large one.
+
+    Where the keys of a change lie in a few ranges, few files of the large table are read anyhow: less than the check.
+    """
+
+    context: Context
+    definition: Definition
+    moments: CatalogMoments
+
+    def __call__(self, foreign_key: ForeignKey) -> bool:
+        limit = self.context.sizes.checked
+        scan = next((each for each in self.definition.leaves if each.table == foreign_key.table), None)
+        if scan is None or scan.table not in self.definition.tables or not limit:
+            return scan is not None
+        extent = table_extent(self.context, self.definition, self.moments, scan)
+        return extent.rows >= limit and not any(name in extent.grids for name in foreign_key.columns)
 
 
 def useful(plans: Sequence[Plan], declared: Sequence[Constraint]) -> frozenset[Constraint]:

@@ -32,7 +32,8 @@ from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.staging import Key, Spread, StagedRows
-from headwater.engine.statistics import COUNTABLE, Extent
+from headwater.engine.statistics import Extent
+from headwater.propagate.extents import table_extent
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.dialect import column, to_text
 from headwater.sql.key_condition import spans_condition
@@ -140,12 +141,8 @@ class Stepping:
         uses = self._definition.tables
         if scan.table in self.stages:
             return Extent(self.stages[scan.table].rows, {})
-        if scan.table in uses:
-            kinds = dict(uses[scan.table].columns)
-            columns = [name for name in scan.columns if kinds[name] in COUNTABLE]
-            return self._context.statistics.extent(self._moments.location(scan.table), columns)
-        if scan.table in self._definition.views:
-            return self._context.statistics.extent(self._context.catalog.view(scan.table).location, [])
+        if scan.table in uses or scan.table in self._definition.views:
+            return table_extent(self._context, self._definition, self._moments, scan)
         below = [self.extent(each) for each in scans_below(scan.table, self._definition.nodes)]
         return Extent(max((each.rows for each in below), default=1), {})
 

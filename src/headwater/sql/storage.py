@@ -12,8 +12,10 @@ from functools import reduce
 
 from sqlglot import exp
 
+from headwater.algebra.key_ranges import KeyRanges
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import bigint, column, named, quoted, subquery, to_text
+from headwater.sql.key_condition import key_condition
 from headwater.sql.relations import COUNT, change_feed, consecutive, current_table, inside, snapshot_table
 
 CHANGED = "__hw_changed"
@@ -52,10 +54,24 @@ def net_delta(
     )
 
 
-def merge_sql(view: str, delta: str, interval: Interval, names: Sequence[str], *, sign: int) -> str:
-    """Add a net change to a view: one commit that inserts, recounts and deletes."""
+def merge_sql(
+    view: str,
+    delta: str,
+    interval: Interval,
+    names: Sequence[str],
+    *,
+    sign: int,
+    touched: tuple[str, KeyRanges] | None = None,
+) -> str:
+    """Add a net change to a view: one commit that inserts, recounts and deletes.
+
+    ``touched`` is a column and the ranges that its values in the change lie in: files of other values are not read.
+    """
     target, source = "t", "s"
     same = exp.and_(*(exp.NullSafeEQ(this=column(name, target), expression=column(name, source)) for name in names))
+    if touched is not None:
+        key, ranges = touched
+        same = exp.and_(same, key_condition(column(key, target), ranges, nulls_meet=True))
     total = exp.Add(this=column(COUNT, target), expression=column(COUNT, source))
     gone = exp.EQ(this=total, expression=exp.Literal.number(0))
     insert = exp.Insert(

@@ -1,0 +1,54 @@
+"""By which column a view's table is kept in order, so that a change of few keys meets few of its files.
+
+A change of a base table comes with keys that lie near one another more often than not: new orders have the highest
+numbers, yesterday's shipments one date. Of the columns that a view takes from its tables as they are, the one with the
+most values has the shortest range of them in each file. A view that is small by the sizes of its tables is written anew
+when it changes, and needs no order; one that is recomputed neither.
+
+The user's CLUSTER BY comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headwater.algebra.nodes import origin
+from headwater.algebra.plan import Scan
+from headwater.catalog.records import Columns
+from headwater.definition import Definition
+from headwater.engine.statistics import COUNTABLE, Extent
+from headwater.sql.ordering import in_order_sql
+
+_FILE_BYTES = 16 * 2**20  # of rows as Spark shuffles them: some 250,000 rows of a wide view
+_ROWS_A_PART = 100_000
+_MOST_PARTS = 2_000
+
+
+def clustering_of(definition: Definition, columns: Columns, extent: Callable[[Scan], Extent], small: int) -> str | None:
+    """The column by which to keep a view in order; None where it would not help."""
+    found: list[tuple[int, int, str]] = []
+    for place, ((name, kind), attribute) in enumerate(zip(columns, definition.plan.attributes, strict=False)):
+        source = origin(definition.plan, attribute, definition.nodes) if kind in COUNTABLE else None
+        if source is not None and source[0].table in definition.tables:
+            values = extent(source[0]).values.get(source[1], 0)
+            found.append((values, -place, name))
+    values, _, name = max(found, default=(0, 0, ""))
+    return name if values > small else None
+
+
+def ordered_text(text: str, cluster_by: tuple[str, ...]) -> str:
+    return in_order_sql(text, cluster_by[0]) if cluster_by else text
+
+
+def order_settings(cluster_by: tuple[str, ...], rows: int) -> dict[str, str]:
+    """What Spark needs to cut a table of about so many rows into files by its key, and to join them where there are
+    too many."""
+    if not cluster_by:
+        return {}
+    parts = max(1, min(_MOST_PARTS, rows // _ROWS_A_PART))
+    settings: dict[str, Any] = {
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": parts,
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": _FILE_BYTES,
+    }
+    return {key: str(value) for key, value in settings.items()}

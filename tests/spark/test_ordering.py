@@ -1,0 +1,62 @@
+"""A large view's table is kept in the order of a key, and a change is merged within the ranges of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.context import Sizes
+from tests.spark.oracle import World
+
+KINDS = {
+    "tiny": ("TINYINT", ("-128", "-1", "0", "127")),
+    "big": ("BIGINT", ("-9223372036854775808", "-1025", "5000", "9223372036854775807")),
+    "day": ("DATE", ("DATE '0001-01-01'", "DATE '1999-12-31'", "DATE '2000-01-01'", "DATE '9999-12-31'")),
+    "text": ("STRING", ("''", "'a`b'", "'it''s'", "'\\u00fc'")),
+    "moment": ("TIMESTAMP_NTZ", tuple(f"TIMESTAMP_NTZ'2020-01-01 00:00:0{n}.00000{n}'" for n in range(4))),
+    "zoned": ("TIMESTAMP", tuple(f"TIMESTAMP'2020-10-25 0{n}:30:00'" for n in range(4))),
+}
+
+
+def test_a_change_of_few_keys_reads_the_files_of_those_keys_alone(make_world: Callable[..., World]) -> None:
+    """The others are taken away before the refresh, which does not notice."""
+    world = make_world("ranges")
+    world.lake._context.sizes = Sizes(small_view=0)
+    world.make("r", "v STRING, k INT, g INT", "('a', 1, 1), ('b', 2, 1), ('b', 2, 1)")
+    world.create("v", "SELECT v, g, k FROM r")
+    stored = world.lake._context.catalog.view("v")
+    assert stored.cluster_by == ("k",)  # it has the most values
+    first = list(Path(stored.location).glob("*.parquet"))
+    world.run("INSERT INTO {r} VALUES ('c', 5000, 2), ('n', NULL, 3)")
+    assert world.refresh("v").mode == "incremental"
+    for place in first:
+        place.rename(place.with_suffix(".away"))
+    for statement in ("UPDATE {r} SET v = 'x' WHERE k = 5000 OR k IS NULL", "INSERT INTO {r} VALUES ('m', NULL, 3)"):
+        world.run(statement)
+        world.lake.refresh("v")
+    for place in first:
+        place.with_suffix(".away").rename(place)
+    world.run("DELETE FROM {r} WHERE k = 2")
+    assert world.refresh("v").mode == "incremental"
+    world.check_law("v")
+
+
+@pytest.mark.heavy
+def test_keys_of_every_kind_with_nulls_and_at_the_ends_of_their_types(make_world: Callable[..., World]) -> None:
+    world = make_world("kinds")
+    world.lake._context.sizes = Sizes(small_view=0)
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in KINDS.items())
+    row = [", ".join(values[n] for _, values in KINDS.values()) for n in range(4)]
+    world.make("r", f"n INT, {columns}", f"(0, {row[0]}), (1, {row[1]})")
+    for name in KINDS:
+        world.create(f"by_{name}", f"SELECT {name}, n FROM r", f"CLUSTER BY ({name})")
+    world.run(f"INSERT INTO {{r}} VALUES (2, {row[2]}), (2, {row[2]}), (3, {row[3]})")
+    world.run(f"INSERT INTO {{r}} VALUES (4{', NULL' * len(KINDS)})")
+    for name in KINDS:
+        world.refresh(f"by_{name}")
+    world.run("UPDATE {r} SET n = n + 10 WHERE n <> 1")
+    world.run("DELETE FROM {r} WHERE n = 12")
+    for name in KINDS:
+        assert world.refresh(f"by_{name}").mode == "incremental"
