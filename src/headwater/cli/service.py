@@ -139,6 +139,9 @@ def run(
     stop_after: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="Stop after so long; without it, at SIGTERM.")
     ] = None,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="Give way to readers on this machine: the niceness of Spark and of us.")
+    ] = 0,
 ) -> None:
     """Keep views within their promises (response_time, max_staleness) until stopped; one JSON line a decision."""
     from headwater.schedule.service_level import seconds_of
@@ -153,6 +156,7 @@ def run(
         ),
         port=port if serve else None,
         seconds=None if stop_after is None else seconds_of(stop_after),
+        niceness=nice,
     )
     with session.open() as (lake, line):
         for name in views or ():

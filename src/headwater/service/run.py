@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
+from headwater.engine.priority import give_way
 from headwater.lake import Lake
 from headwater.service.http import serving
 from headwater.service.loop import Loop, LoopSettings, Tell
@@ -53,6 +54,7 @@ class RunSettings:
     loop: LoopSettings = field(default_factory=LoopSettings)
     port: int | None = DEFAULT_PORT
     seconds: float | None = None  # how long to run; None is until stopped
+    niceness: int = 0  # how far to give way to others on this machine
 
 
 def run(
@@ -66,6 +68,8 @@ def run(
     """Keep the views until a signal comes or ``stop`` is set. ``started`` is called when the doors are open."""
     context = lake._context  # noqa: SLF001 (the service is the lake's drivers, taken in turn)
     lake.spark  # noqa: B018 (Spark takes signals for itself when it starts, so it starts before we do)
+    if settings.niceness:
+        give_way(settings.niceness, also_self=True)
     signals: list[str] = []
 
     def asked_to_stop() -> bool:

@@ -1,0 +1,48 @@
+"""Giving way to others on the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwater.engine import priority
+from headwater.engine.priority import give_way
+
+# A process with a thread of its own, which starts another when told to.
+CHILD = """
+import os, sys, threading, time
+def nap():
+    time.sleep(60)
+threading.Thread(target=nap, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.readline()
+threading.Thread(target=nap, daemon=True).start()
+print(*sorted(os.getpriority(os.PRIO_PROCESS, int(task)) for task in os.listdir("/proc/self/task")), flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells which threads there are")
+def test_processes_below_give_way_with_all_their_threads_and_this_one_does_not() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "ready\n"
+        assert give_way(own + 5) >= 2
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        assert child.stdout.readline().split() == [str(own + 5)] * 3
+        assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_where_nobody_tells_which_processes_there_are_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_PROCESSES", Path("/nowhere"))
+    assert give_way(19, also_self=True) == 0
