@@ -83,14 +83,13 @@ def history(
     }
     views = [view for view in QUERIES if view.name in wanted]
     with headwater.connect(folder / "lake", spark=spark) as lake, ThreadPoolExecutor(THREADS) as threads:
-        # Tables as large as these are nothing to Spark: take them for large ones, and views for small and for large.
-        lake._context.sizes = Sizes(large_table=2_000, small_view=20)
+        rounds, lake._context.sizes = request.param
         for name, place in places.items():
             lake.track(name, place)
         made = History(lake, places, Oracle(lake, places, hold=lambda frame: frame.cache()), [0], {})
         created = {view.name: threads.submit(made.create, view) for view in views}
         wait(created.values())
-        for number in range(request.param):
+        for number in range(rounds):
             Round(spark, places, FRACTION, seed=number).write()
             made.ends.append(lake.capture())
         for view in views:
@@ -99,8 +98,17 @@ def history(
     spark.catalog.clearCache()
 
 
+# Tables as large as these are nothing to Spark: they are also taken for large ones, and views for small and for large.
+LARGE = Sizes(large_table=2_000, small_view=20)
 each_history = pytest.mark.parametrize(
-    "history", [2, pytest.param(10, marks=pytest.mark.soak)], indirect=True, scope="module", ids="{} rounds".format
+    "history",
+    [
+        pytest.param((2, Sizes()), id="2 rounds"),
+        pytest.param((2, LARGE), id="2 rounds of large tables", marks=pytest.mark.heavy),
+        pytest.param((10, LARGE), id="10 rounds", marks=pytest.mark.soak),
+    ],
+    indirect=True,
+    scope="module",
 )
 
 

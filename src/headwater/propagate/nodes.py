@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from headwater.algebra.nodes import Aggregate
+from headwater.algebra.nodes import Aggregate, blocks_of
 from headwater.algebra.plan import Attribute, Plan, scans
 from headwater.algebra.query import Query
 from headwater.algebra.time import Csn, Interval
@@ -87,7 +87,8 @@ def staged_nodes(
     alone = [scan.table for scan in scans(definition.plan)]
     with ExitStack() as stack:
         stepping = Stepping(context, definition, moments, log, stack)
-        feeds = stepping.stage_feeds((table, interval) for table in _read_often(definition, interval, moments))
+        often = _read_often(definition, interval, log, stepping)
+        feeds = stepping.stage_feeds((table, interval) for table in often)
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
             changes = [
@@ -150,12 +151,13 @@ def _input_change(
     return InputChange(found.name, found.retracts) if found.rows else None
 
 
-def _read_often(definition: Definition, interval: Interval, moments: CatalogMoments) -> list[str]:
+def _read_often(definition: Definition, interval: Interval, log: NodeLog, stepping: Stepping) -> list[str]:
     """Base tables whose changes are read in several places."""
     uses: Counter[str] = Counter()
-    for plan in [definition.plan, *(each for node in definition.nodes.values() for each in node.inputs)]:
+    for plan in blocks_of(definition.plan, definition.nodes):
         changed = [scan.table for scan in scans(plan) if scan.table in definition.tables]
-        changed = [table for table in changed if moments.has_changes(table, interval)]
+        changed = [table for table in changed if log.has_changes(table, interval)]
+        kept = stepping.steps(block_queries(plan, interval, log))
         for table in changed:
-            uses[table] += len(changed)
+            uses[table] += 1 if kept else len(changed)
     return [table for table, count in uses.items() if count > 1]

@@ -105,11 +105,15 @@ class Stepping:
         self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept
 
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
-        plain = Prepared(tuple(queries), sources, small_changes(queries, self, self.sizes))
-        if not queries or any(query.rule is not CsnRule.LATEST or not query.marked for query in queries):
-            return plain
-        large = any(self._joins_large(Joined.of(query.plan)) for query in queries)
-        return _Run(self, sources).prepared(queries) if large else plain
+        if self.steps(queries):
+            return _Run(self, sources).prepared(queries)
+        return Prepared(tuple(queries), sources, small_changes(queries, self, self.sizes))
+
+    def steps(self, queries: Sequence[Query]) -> bool:
+        """Whether changes meet large tables in these queries: then the change of each leaf is kept first."""
+        if any(query.rule is not CsnRule.LATEST or not query.marked for query in queries):
+            return False
+        return any(self._joins_large(Joined.of(query.plan)) for query in queries)
 
     def touched_state(
         self, plan: Plan, keys: Sequence[Attribute], asked: str, at: Csn, sources: Sources
@@ -292,6 +296,7 @@ class _Run:
         changed = {product.input_with(leaf) for leaf in query.marked}
         order = join_order(inputs, product.conditions, sizes, product.input_with(min(query.marked)))
         order.sort(key=lambda index: index not in changed)  # changes meet one another first
+        order = self._near_first(query, product, order, len(changed))
         query = in_order(query, order)
         large = [index not in changed and self._stepping.is_large(sizes[index]) for index in order]
         together = len(changed)
@@ -307,6 +312,18 @@ class _Run:
             if rows == 0:
                 return None
         return self._limited(query)
+
+    def _near_first(self, query: Query, product: Joined, order: list[int], together: int) -> list[int]:
+        """A single change meets first what it meets in a few ranges of keys, known already: nothing is kept between."""
+        start = product.inputs[order[0]]
+        if together > 1 or not isinstance(start, Scan):
+            return order
+        change = (start.alias, _interval(query.terms[start.leaf]))
+        for index in order[1:]:
+            each = product.inputs[index]
+            if isinstance(each, Scan) and (change, each.alias) in self._within:
+                return [order[0], index, *(other for other in order[1:] if other != index)]
+        return order
 
     def _size(self, plan: Plan) -> InputSize:
         key = _key(plan)
