@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from headwater.errors import InvalidInput
+from headwater.errors import DatabaseUnavailable, InvalidInput
+from headwater.propagate import asking_driver
 from headwater.sources.postgres.slot import drop_slot
 from tests.postgres_server import running_postgres
 from tests.spark.oracle import World, assert_rows_equal
@@ -22,17 +23,28 @@ from tests.spark.oracle import World, assert_rows_equal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-KINDS = {"orders": "k int, customer int, v int", "customers": "k int, name string", "stock": "k int, n int"}
+KINDS = {
+    "orders": "k int, customer int, v int",
+    "customers": "k int, name string",
+    "lines": "k int, item int, tag string",
+    "items": "k int, maker int, tag string",
+    "makers": "k int, name string",
+    "stock": "k int, n int",
+}
 JOINED = (
     "SELECT o.k, o.v, c.name, s.n, r.factor FROM orders o JOIN customers c ON o.customer = c.k "
     "JOIN stock s ON o.k = s.k JOIN rates r ON c.k = r.customer"
+)
+CHAIN = (
+    "SELECT s.n, l.k AS line, l.tag, i.k AS item, i.tag AS sort, m.name FROM sales s JOIN lines l ON s.line = l.k "
+    "JOIN items i ON l.item = i.k JOIN makers m ON i.maker = m.k"
 )
 TOTALS = "SELECT name, COUNT(*) AS n, SUM(v * factor) AS total FROM joined GROUP BY name"
 
 
 @dataclass
 class Sources:
-    """orders and customers in one database, stock in another, a Delta table rates and prices by messages."""
+    """All but stock in one database, stock in another, Delta tables rates and sales, and prices by messages."""
 
     world: World
     connections: dict[str, psycopg.Connection]
@@ -53,7 +65,7 @@ class Sources:
                 connection.execute(statement)
             xid = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
         assert xid is not None
-        names = ("stock",) if database == "two" else ("orders", "customers")
+        names = [name for name in KINDS if (name == "stock") == (database == "two")]
         self.seen[f"{database} {xid[0]}"] = self.contents(*names)
 
     def at(self, csn: int) -> dict[str, list[tuple[Any, ...]]]:
@@ -64,16 +76,26 @@ class Sources:
                 held |= self.seen[f"{database} {unit.transaction}"]
         return held
 
-    def expected(self, csn: int, held: dict[str, list[tuple[Any, ...]]]) -> DataFrame:
+    def expected(self, csn: int, held: dict[str, list[tuple[Any, ...]]], text: str = JOINED) -> DataFrame:
         for name, rows in held.items():
             self.world.spark.createDataFrame(rows, KINDS[name]).createOrReplaceTempView(name)
-        return self.world.expected(JOINED, csn)
+        return self.world.expected(text, csn)
 
     def check(self, held: dict[str, list[tuple[Any, ...]]] | None = None) -> Any:
         report = self.world.lake.refresh("joined")
         expected = self.expected(report.csn, held or self.at(report.csn))
         assert_rows_equal(self.world.lake.read("joined"), expected, label=f"at csn {report.csn}")
         return report
+
+    def check_chain(self, to: int | None = None) -> tuple[int, int, int]:
+        """Refresh the chain and compare; how many sub-queries, keys and rows that took."""
+        asked = self.world.lake._context.questions
+        before = (asked.queries, asked.keys, asked.rows)
+        report = self.world.lake.refresh("chain", to=to)
+        queries, keys, rows = (b - a for a, b in zip(before, (asked.queries, asked.keys, asked.rows), strict=True))
+        expected = self.expected(report.csn, self.at(report.csn), CHAIN)
+        assert_rows_equal(self.world.lake.read("chain"), expected, label=f"chain at csn {report.csn}")
+        return queries, keys, rows
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +115,26 @@ def sources(make_world: Callable[..., World], tmp_path_factory: pytest.TempPathF
         two.execute("CREATE TABLE stock (k int, n int)")
         one.execute("INSERT INTO customers VALUES (0, 'ann'), (1, 'bob'), (2, 'cid')")
         one.execute("INSERT INTO orders SELECT i, i % 3, i FROM generate_series(1, 30) AS i")
+        one.execute("CREATE TABLE lines (k int, item int, tag text)")
+        one.execute("CREATE TABLE items (k int, maker int, tag text)")
+        one.execute("CREATE TABLE makers (k int, name text)")
+        one.execute(
+            "INSERT INTO lines VALUES (1, 1, 'a'), (1, 1, 'a'), (1, 2, 'b'), (2, 2, NULL), (3, 3, 'c'), (4, 9, 'd')"
+        )
+        one.execute(
+            "INSERT INTO items VALUES (1, 1, 'x'), (2, 1, 'y'), (2, 1, 'y'), (3, 2, NULL), (NULL, 3, 'z'), (5, 3, 'v')"
+        )
+        one.execute("INSERT INTO makers VALUES (1, 'ann'), (1, 'ann'), (2, 'bob'), (3, 'cid'), (NULL, 'eve')")
         two.execute("INSERT INTO stock SELECT i, i * 10 FROM generate_series(1, 30) AS i")
         made = Sources(world, connections, tmp_path_factory.mktemp("messages"))
         made.first = made.contents()
-        lake.track("orders", urls["one"], table="orders", mode="query", prepare=True)
-        lake.track("customers", urls["one"], table="customers", mode="query", prepare=True)
-        lake.track("stock", urls["two"], table="stock", mode="query", prepare=True)
+        for name in KINDS:
+            url = urls["two" if name == "stock" else "one"]
+            lake.track(name, url, table=name, mode="query", prepare=True)
         world.make("rates", "customer INT, factor INT", "(0, 1), (1, 2), (1, 3), (2, 4)")
+        world.make("sales", "line INT, n INT", "(1, 1), (2, 2), (NULL, 3)")
         lake.sql(f"CREATE MATERIALIZED VIEW joined AS {JOINED}")
+        lake.sql(f"CREATE MATERIALIZED VIEW chain AS {CHAIN}")
         lake.sql(f"CREATE MATERIALIZED VIEW totals AS {TOTALS}")
         yield made
         lake._context.feeds.close()
@@ -146,6 +180,182 @@ def test_the_present_of_a_source_is_not_what_a_view_at_a_csn_shows(sources: Sour
         assert_rows_equal(sources.world.lake.read("joined"), expected, label=f"joined at csn {csn}")
 
 
+# ---------------------------------------------------------------------- a chain of tables in one source
+
+
+def test_a_chain_of_tables_in_one_source_is_one_sub_query(sources: Sources) -> None:
+    """Rows that several others lead to are shipped once, duplicates as often as they are there."""
+    sources.check_chain()
+    sources.world.run("INSERT INTO {sales} VALUES (1, 10), (1, 11), (4, 12), (77, 13), (NULL, 14)")
+    # lines 1 and 4: four rows; items 1, 2: three; makers 1: two
+    assert sources.check_chain() == (1, 3, 9)
+    sources.world.run("DELETE FROM {sales} WHERE n = 13")
+    assert sources.check_chain() == (1, 1, 0)
+    sources.world.run("INSERT INTO {sales} VALUES (NULL, 15)")
+    assert sources.check_chain() == (0, 0, 0)
+
+
+def test_a_change_inside_the_chain_asks_for_what_lies_on_both_sides_at_once(sources: Sources) -> None:
+    sources.check_chain()
+    sources.run("one", "UPDATE items SET maker = 3 WHERE k = 3", "INSERT INTO items VALUES (9, 2, 'w')")
+    # lines by item and makers by maker, both from the changed rows
+    assert sources.check_chain()[0] == 1
+
+
+def test_what_a_later_unit_took_out_of_the_path_is_asked_for_again(sources: Sources) -> None:
+    """The source shows a join column as it is by now; at the view's csn it led elsewhere."""
+    lake = sources.world.lake
+    sources.run(
+        "one",
+        "INSERT INTO lines VALUES (11, 11, 'p')",
+        "INSERT INTO items VALUES (11, 11, 'p'), (12, 12, 'q')",
+        "INSERT INTO makers VALUES (11, 'dan'), (12, 'fay')",
+    )
+    for before, after, queries in (
+        (None, "UPDATE items SET tag = 'later' WHERE k = 11", 1),  # mended, and leads where it led
+        (None, "UPDATE items SET maker = 12 WHERE k = 11", 2),  # maker 11 was not followed
+        (None, "DELETE FROM items WHERE k = 11", 2),
+        ("INSERT INTO items VALUES (11, 11, 'p')", "UPDATE lines SET item = 12 WHERE k = 11", 3),  # nor item 11
+        (None, "INSERT INTO lines VALUES (11, 11, 'new')", 1),  # more than was needed
+        (None, "UPDATE makers SET k = 13 WHERE k = 12", 1),  # nothing follows it
+    ):
+        if before is not None:
+            sources.run("one", before)
+        sources.check_chain()
+        sources.world.run("INSERT INTO {sales} VALUES (11, 20)")
+        csn = lake.capture()
+        sources.run("one", after)
+        assert sources.check_chain(to=csn)[0] == queries, after
+    sources.check_chain()
+
+
+def test_a_commit_that_the_source_does_not_show_yet_is_followed_too(sources: Sources) -> None:
+    """It is in the log and waits for a standby: the answer does not hold it, and its join column leads elsewhere."""
+    one, lake = sources.connections["one"], sources.world.lake
+    one.execute("SET synchronous_commit = local")
+    sources.run("one", "INSERT INTO lines VALUES (7, 7, 'seven')", "INSERT INTO items VALUES (7, 1, 'seven')")
+    sources.run("one", "INSERT INTO makers VALUES (8, 'gus')")
+    sources.check_chain()
+    with commit_that_waits(one, "UPDATE items SET maker = 8 WHERE k = 7") as xid:
+        held = sources.contents(*(name for name in KINDS if name != "stock"))
+        held["items"] = [(k, 8 if k == 7 else maker, tag) for k, maker, tag in held["items"]]
+        sources.seen[f"one {xid}"] = held
+        sources.check_chain()
+        sources.world.run("INSERT INTO {sales} VALUES (7, 30)")
+        assert sources.check_chain()[0] == 2  # the chain, and makers by what the waiting commit says
+        found = lake.read("chain").where("n = 30").select("name").collect()
+        assert [row.name for row in found] == ["gus"]
+    one.execute("SET synchronous_commit = on")
+    sources.world.run("INSERT INTO {sales} VALUES (7, 31)")
+    assert sources.check_chain()[0] == 1
+
+
+@contextmanager
+def commit_that_waits(owner: psycopg.Connection, statement: str) -> Iterator[str]:
+    """A transaction whose commit is logged and not visible, by a standby that never answers; its number."""
+    owner.execute("CREATE TABLE IF NOT EXISTS probe (k int)")
+    owner.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    owner.execute("SELECT pg_reload_conf()")
+    try:
+        with psycopg.connect(owner.info.dsn, options="-csynchronous_commit=on") as waiting:
+
+            def commit(statement: str, patience: float) -> tuple[str, threading.Thread]:
+                waiting.execute(statement)
+                xid = waiting.execute("SELECT pg_current_xact_id()::text").fetchone()
+                assert xid is not None
+                committing = threading.Thread(target=waiting.commit)
+                committing.start()
+                committing.join(patience)
+                return xid[0], committing
+
+            def let_go(committing: threading.Thread) -> None:
+                owner.execute("SELECT pg_cancel_backend(%s)", (waiting.info.backend_pid,))  # the commit stands
+                committing.join()
+
+            # The server takes up its new setting in its own time.
+            while not (probing := commit("INSERT INTO probe VALUES (1)", 0.5)[1]).is_alive():
+                pass
+            let_go(probing)
+            xid, committing = commit(statement, 0.5)
+            assert committing.is_alive()
+            try:
+                yield xid
+            finally:
+                let_go(committing)
+    finally:
+        owner.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        owner.execute("SELECT pg_reload_conf()")
+
+
+def test_too_many_keys_and_too_many_rows_for_memory(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has too many keys is shipped whole, and what hangs on it is asked for after it."""
+    sources.check_chain()
+    monkeypatch.setattr(asking_driver, "ROWS_IN_MEMORY", 3)
+    sources.world.run("INSERT INTO {sales} VALUES (1, 40), (2, 41)")
+    csn = sources.world.lake.capture()
+    sources.run("one", "UPDATE items SET maker = 1 WHERE k = 3")
+    assert sources.check_chain(to=csn)[:2] == (2, 3)  # rows put aside are not looked through: makers again
+    sources.check_chain()
+    monkeypatch.setattr(asking_driver, "MOST_KEYS", 1)
+    sources.world.run("INSERT INTO {sales} VALUES (1, 42), (2, 43)")
+    queries, keys, rows = sources.check_chain()
+    assert (queries, keys) == (3, 1)  # all lines and all items; the makers of those that take part are one
+    assert rows > 10
+    assert not list(Path(sources.world.lake._context.location).glob("staging/__hw_asked*"))
+
+
+def test_a_source_that_breaks_off_is_asked_again_and_nothing_is_doubled(
+    sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources.check_chain()
+    failures = [DatabaseUnavailable("gone", database="one", remedy="Try again.")] * 2
+    whole = asking_driver.Answer.rows
+
+    def rows(answer: Any, *arguments: Any) -> Iterator[Any]:
+        for number, row in enumerate(whole(answer, *arguments)):
+            if number == 4 and failures:
+                raise failures.pop()
+            yield row
+
+    monkeypatch.setattr(asking_driver.Answer, "rows", rows)
+    monkeypatch.setattr(asking_driver, "ROWS_IN_MEMORY", 3)
+    sources.world.run("INSERT INTO {sales} VALUES (1, 50)")
+    assert sources.check_chain()[0] == 1
+    assert not failures
+    assert not list(Path(sources.world.lake._context.location).glob("staging/__hw_asked*"))
+
+
+def test_random_histories_of_a_chain_at_every_csn(sources: Sources) -> None:
+    """Join columns change all the time, in the past of the source's present and within the step."""
+    dice, lake = random.Random(3), sources.world.lake
+
+    def statement() -> str:
+        k, j = dice.randrange(1, 6), dice.choice(["NULL", *map(str, range(1, 6))])
+        return dice.choice(
+            [
+                f"UPDATE lines SET item = {j} WHERE k = {k}",
+                f"UPDATE items SET maker = {j} WHERE k = {k}",
+                f"UPDATE makers SET k = {j} WHERE k = {k}",
+                f"INSERT INTO lines VALUES ({k}, {j}, 'r')",
+                f"INSERT INTO items VALUES ({j}, {k}, 'r')",
+                f"INSERT INTO makers VALUES ({k}, 'r')",
+                f"DELETE FROM lines WHERE k = {k} AND item = 2",
+                f"DELETE FROM items WHERE k = {k} AND maker = 3",
+            ]
+        )
+
+    sources.check_chain()
+    for _ in range(3):
+        start = lake.capture()
+        for _ in range(dice.randint(2, 4)):
+            sources.run("one", *(statement() for _ in range(dice.randint(1, 3))))
+        if dice.random() < 0.7:
+            sources.world.run(f"INSERT INTO {{sales}} VALUES ({dice.randrange(1, 6)}, 60)")
+        end = lake.capture()
+        for csn in sorted({dice.randint(start, end), dice.randint(start, end), end}):
+            sources.check_chain(to=csn)
+
+
 def test_under_load_every_refresh_is_some_committed_moment_and_the_last_is_the_present(sources: Sources) -> None:
     over = threading.Event()
     urls = {name: each.info.dsn for name, each in sources.connections.items()}
@@ -184,7 +394,7 @@ def test_what_query_mode_can_not_do_is_said(sources: Sources) -> None:
     assert raised.value.code == "QUERY_MODE_NODE"
     with pytest.raises(InvalidInput, match="nothing of it is copied"):
         sources.world.lake.read("orders")
-    sources.run("one", "UPDATE orders SET v = v + 1 WHERE k = 7")
+    sources.run("one", "INSERT INTO orders VALUES (7, 1, 7)")  # whatever the writers before have left of it
     sources.world.lake.capture()
     assert "asked of its source" in str(sources.world.lake.explain("joined").sql)
 

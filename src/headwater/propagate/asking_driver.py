@@ -1,9 +1,11 @@
 """Propagation over tables of which nothing is copied: what a query needs is asked of the sources.
 
-Each state is asked for by the keys of the rows that it can meet, reaches Spark as Arrow, and is brought to the query's
-own csn: capture reads the source's log up to where the answer's snapshot is covered, then units of work that the answer
-holds and should not are undone, and those that it lacks are redone, from the table's log. Answers of sources that time
-out are asked for again; nothing was changed by the failed question.
+Each source gets one question for all states that it can tell without another's answer (``asking``), by the keys of the
+rows that they can meet. What it answers reaches Spark as Arrow, and is brought to the query's own csn: capture reads
+the source's log up to where the answer's snapshot is covered, then units of work that the answer holds and should not
+are undone, and those that it lacks are redone, from the table's log. Where that changed a relation that another one
+followed inside the source, the keys of the other are computed as if it had been asked by itself; if they are more than
+were followed, it is. Sources that time out are asked again; nothing was changed by the failed question.
 
 Every query of a step is answered by itself and kept; the step's one commit puts the answers together, so a step is
 exactly once as always, and deterministic: asked again, the sources show another present, and the answer is the same.
@@ -13,11 +15,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,15 +30,15 @@ from headwater.algebra.time import BEGINNING, Csn
 from headwater.capture.driver import capture, problem_of
 from headwater.capture.mirror_store import arrow_rows, arrow_schema_text, create_rows_table
 from headwater.catalog.records import Columns, MirrorRecord, ViewRecord
-from headwater.context import Context
+from headwater.context import Context, Questions
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.files import remove_directory
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import DatabaseUnavailable, InternalError
 from headwater.pinning import State, providing
-from headwater.propagate.asking import Asking, askings
+from headwater.propagate.asking import Asking, Follow, KeyPath, StateKey, askings, questions
 from headwater.sources.feed import Row
-from headwater.sources.postgres.answering import Answer, can_be_asked_by
+from headwater.sources.postgres.answering import Answer, Followed, Relation, can_be_asked_by, can_follow
 from headwater.sources.postgres.connection import Address, Retry, connect
 from headwater.sources.postgres.positions import Lsn, Xid
 from headwater.sources.postgres.stored import table_of_json
@@ -88,10 +89,10 @@ def append_asked(
 def asked_whole(context: Context, definition: Definition, csn: Csn) -> Iterator[None]:
     """All rows of the tables that are not copied, at a csn, for who computes a view from scratch."""
     mirrors = asked_tables(context, definition.tables)
-    questions = [_Question(mirror, csn, (), None) for mirror in mirrors.values()]
+    wanted = [_Wanted(mirror, csn, Relation(table_of_json(mirror.described))) for mirror in mirrors.values()]
     with ExitStack() as stack:
-        states = _answered(context, stack, questions)
-        stack.enter_context(providing({(q.mirror.name, csn): s for q, s in zip(questions, states, strict=True)}))
+        answers = _asked(context, stack, [[each] for each in wanted])
+        stack.enter_context(providing({each.key: _state(context, stack, each) for each in answers}))
         yield
 
 
@@ -104,40 +105,35 @@ def _asked_for(
     sources: Sources,
 ) -> Iterator[None]:
     """Let a query find the states that it needs."""
+    kinds = _Kinds(definition, mirrors)
+    found = askings(query, mirrors, kinds.comparable, kinds.together)
     with ExitStack() as stack:
-        given: dict[tuple[str, Csn], State] = {}
-        for wave in _waves(askings(query, mirrors, _Comparable(definition, mirrors)), mirrors):
-            with providing(given):
-                questions = [_question(context, each, mirrors[each.table], query, sources) for each in wave]
-            states = _answered(context, stack, questions)
-            given |= {(each.table, each.at): state for each, state in zip(wave, states, strict=True)}
-        stack.enter_context(providing(given))
+        asker = _Asker(context, stack, query, mirrors, sources)
+        for number in range(max((each.wave + 1 for each in found), default=0)):
+            asker.ask([each for each in found if each.wave == number])
+        stack.enter_context(providing(asker.states))
         yield
 
 
-def _waves(found: Sequence[Asking], mirrors: Collection[str]) -> list[list[Asking]]:
-    """Questions that do not wait for one another's answers go together."""
-    waves: list[list[Asking]] = []
-    for each in found:
-        waits = each.by is not None and any(scan.table in mirrors for scan in each.by.scans[1:])
-        if waits or not waves:
-            waves.append([each])
-        else:
-            waves[-1].append(each)
-    return waves
-
-
 @dataclass(frozen=True, slots=True)
-class _Comparable:
+class _Kinds:
+    """Which columns hold values of one kind: for Spark, and in one source."""
+
     definition: Definition
     mirrors: dict[str, MirrorRecord]
 
-    def __call__(self, asked: Scan, column: str, other: Scan, by: str) -> bool:
+    def comparable(self, asked: Scan, column: str, other: Scan, by: str) -> bool:
         kinds = [self._kind(asked.table, column), self._kind(other.table, by)]
         if kinds[0] is None or kinds[0] != kinds[1]:
             return False
         mirror = self.mirrors.get(asked.table)
         return mirror is None or can_be_asked_by(table_of_json(mirror.described), column)
+
+    def together(self, asked: Scan, column: str, other: Scan, by: str) -> bool:
+        one, two = self.mirrors[asked.table], self.mirrors[other.table]
+        if one.source_id != two.source_id:
+            return False
+        return can_follow(table_of_json(one.described), column, table_of_json(two.described), by)
 
     def _kind(self, table: str, column: str) -> str | None:
         use = self.definition.tables.get(table) or self.definition.views.get(table)
@@ -145,101 +141,211 @@ class _Comparable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """``keys`` None asks for all rows."""
+class _Wanted:
+    """A state, and the relation of its source to have it from."""
 
     mirror: MirrorRecord
     at: Csn
-    columns: tuple[str, ...]
-    keys: list[tuple[Any, ...]] | None
-
-
-def _question(context: Context, asking: Asking, mirror: MirrorRecord, query: Query, sources: Sources) -> _Question:
-    if asking.by is None:
-        return _Question(mirror, asking.at, (), None)
-    by = asking.by
-    relations: list[exp.Query] = [leaf_relation(scan, query.terms[scan.leaf], sources) for scan in by.scans]
-    text = joined_keys_sql(relations, by.conditions, [attribute for _, attribute in by.pairs])
-    found = context.engine.compute(text).limit(MOST_KEYS + 1).collect()  # bounded by the limit
-    if len(found) > MOST_KEYS:
-        # So many are most of the table, or more than the driver should hold.
-        return _Question(mirror, asking.at, (), None)
-    return _Question(mirror, asking.at, tuple(column for column, _ in by.pairs), [tuple(row) for row in found])
-
-
-def _answered(context: Context, stack: ExitStack, questions: Sequence[_Question]) -> list[State]:
-    """The states that questions ask for, all sources at once; kept until the stack is closed."""
-    if not questions:
-        return []
-    with ThreadPoolExecutor(max_workers=min(8, len(questions))) as pool:
-        shipped = list(pool.map(lambda question: _shipped(context, question), questions))
-    states = []
-    for question, found in zip(questions, shipped, strict=True):
-        context.questions.queries += found.queries
-        context.questions.keys += len(question.keys or ())
-        context.questions.rows += found.rows
-        states.append(_state(context, stack, question, found))
-    return states
+    relation: Relation
 
 
 @dataclass(frozen=True, slots=True)
-class _Shipped:
-    """An answer: in memory, or, where it is large, as a Delta table of a while."""
+class _Told:
+    """Rows as a source has them: in memory or, where they are many, a Delta table of a while; or nothing was asked."""
 
-    snapshot: TransactionSnapshot | None
-    covered: Covered | None
-    queries: int = 0
-    rows: int = 0
+    wanted: _Wanted
+    snapshot: TransactionSnapshot | None = None
+    covered: Covered | None = None
     held: pa.Table | None = None
     location: str | None = None
 
+    @property
+    def key(self) -> StateKey:
+        return self.wanted.mirror.name, self.wanted.at
 
-def _shipped(context: Context, question: _Question) -> _Shipped:
-    if question.keys == []:
-        return _Shipped(None, None)
-    source = context.catalog.source(question.mirror.source_id)
+    def has(self, columns: Sequence[str], values: Collection[tuple[Any, ...]]) -> bool:
+        """Whether all of these stand in its columns; if there are many rows, nobody looks."""
+        if self.held is None:
+            return not values
+        return set(values) <= set(zip(*(self.held.column(name).to_pylist() for name in columns), strict=True))
+
+
+@dataclass(slots=True)
+class _Asker:
+    """Has the states that a query needs, wave by wave; ``unmended`` are those that are as their source told them."""
+
+    context: Context
+    stack: ExitStack
+    query: Query
+    mirrors: dict[str, MirrorRecord]
+    sources: Sources
+    states: dict[StateKey, State] = field(default_factory=dict)
+    unmended: set[StateKey] = field(default_factory=set)
+
+    def ask(self, wave: Sequence[Asking]) -> None:
+        by_source = questions(wave, {name: mirror.source_id for name, mirror in self.mirrors.items()})
+        asked = [question for group in by_source for question in self._questions(group)]
+        told = {answer.key: answer for answer in _asked(self.context, self.stack, asked)}
+        for each in wave:
+            answer = self._followed(each, told) if each.follows else told[each.state]
+            state = _state(self.context, self.stack, answer)
+            self.states[each.state] = state
+            if answer is told.get(each.state) and not state.interfering and not state.missing:
+                self.unmended.add(each.state)
+
+    def _questions(self, group: Sequence[Asking]) -> list[list[_Wanted]]:
+        """One question for what keys or other relations limit, and one for each table that is asked for whole."""
+        together: dict[StateKey, _Wanted] = {}
+        whole: list[list[_Wanted]] = []
+        for each in group:
+            if not all(follow.state in together for follow in each.follows):
+                continue  # what it follows has too many keys: it waits for that answer
+            wanted = self._wanted(each, each.sent)
+            if wanted.relation.keys is None and not each.follows:
+                whole.append([wanted])
+                continue
+            places = {state: place for place, state in enumerate(together)}
+            follows = tuple(Followed(places[follow.state], follow.pairs) for follow in each.follows)
+            together[each.state] = replace(wanted, relation=replace(wanted.relation, follows=follows))
+        return [*([list(together.values())] if together else []), *whole]
+
+    def _followed(self, asking: Asking, told: Mapping[StateKey, _Told]) -> _Told:
+        """The answer, unless what it followed leads further now that it is of the query's csn; then another."""
+        answer = told.get(asking.state)
+        if answer and all(follow.state in self.unmended and not follow.changed for follow in asking.follows):
+            return answer
+        alone = self._wanted(asking, asking.by)
+        if answer and all(_leads(told[follow.state], follow, alone.relation) for follow in asking.follows):
+            return answer
+        return _asked(self.context, self.stack, [[alone]])[0]
+
+    def _wanted(self, asking: Asking, by: KeyPath | None) -> _Wanted:
+        """A table by keys, or whole: without any to ask by, or with so many that they are most of it."""
+        mirror = self.mirrors[asking.table]
+        table = table_of_json(mirror.described)
+        keys = None if by is None else self._keys(by)
+        columns = () if by is None or keys is None else tuple(column for column, _ in by.pairs)
+        return _Wanted(mirror, asking.at, Relation(table, columns, keys))
+
+    def _keys(self, by: KeyPath) -> list[tuple[Any, ...]] | None:
+        """None: more than the driver should hold."""
+        with providing(self.states):
+            relations: list[exp.Query] = [
+                leaf_relation(scan, self.query.terms[scan.leaf], self.sources) for scan in by.scans
+            ]
+        text = joined_keys_sql(relations, by.conditions, [attribute for _, attribute in by.pairs])
+        found = self.context.engine.compute(text).limit(MOST_KEYS + 1).collect()  # bounded by the limit
+        return None if len(found) > MOST_KEYS else [tuple(row) for row in found]
+
+
+def _leads(followed: _Told, follow: Follow, alone: Relation) -> bool:
+    """Whether the rows that were followed lead to all keys of a question of its own."""
+    if alone.keys is None:
+        return False
+    places = [alone.columns.index(own) for own, _ in follow.pairs]
+    return followed.has([its for _, its in follow.pairs], {tuple(key[place] for place in places) for key in alone.keys})
+
+
+def _asked(context: Context, stack: ExitStack, asked: Sequence[Sequence[_Wanted]]) -> list[_Told]:
+    """What sources answer to questions, all at once; kept until the stack is closed."""
+    if not asked:
+        return []
+    with ThreadPoolExecutor(max_workers=min(8, len(asked))) as pool:
+        shipped = list(pool.map(lambda question: _shipped(context, question), asked))
+    for answers, counts in shipped:
+        context.questions.queries += counts.queries
+        context.questions.keys += counts.keys
+        context.questions.rows += counts.rows
+        for answer in answers:
+            if answer.location is not None:
+                stack.callback(remove_directory, answer.location)
+    return [answer for answers, _ in shipped for answer in answers]
+
+
+def _shipped(context: Context, question: Sequence[_Wanted]) -> tuple[list[_Told], Questions]:
+    relations = [each.relation for each in question]
+    if all(relation.follows or relation.keys == [] for relation in relations):
+        return [_Told(each) for each in question], Questions()
+    source = context.catalog.source(question[0].mirror.source_id)
     address = Address.parse(source.address)
-    context.progress(f"asking {source.source_id} for {question.mirror.name}")
+    context.progress(f"asking {source.source_id} for {', '.join(each.mirror.name for each in question)}")
 
-    def once() -> _Shipped:
-        answer = Answer(table_of_json(question.mirror.described))
-        with closing(connect(address)) as connection:
-            rows = answer.rows(connection, source.source_id, question.columns, question.keys)
-            held, location = _kept(context, rows, answer.table.spark_columns)
-        return _Shipped(answer.snapshot, answer.covered, answer.queries, answer.shipped, held, location)
+    def once() -> tuple[list[_Told], Questions]:
+        answer = Answer(relations)
+        piles = [_Pile(context, relation.table.spark_columns) for relation in relations]
+        try:
+            with closing(connect(address)) as connection:
+                _pile_up(piles, answer.rows(connection, source.source_id))
+        except BaseException:
+            for pile in piles:
+                pile.remove()
+            raise
+        kept = [
+            _Told(each, answer.snapshot, answer.covered, pile.held(), pile.location)
+            for each, pile in zip(question, piles, strict=True)
+        ]
+        keys = sum(len(relation.keys or ()) for relation in relations)
+        return kept, Questions(answer.queries, keys, answer.shipped)
 
     return Retry().run(once)
 
 
-def _kept(context: Context, rows: Iterator[Row], columns: Columns) -> tuple[pa.Table | None, str | None]:
-    first = list(islice(rows, ROWS_IN_MEMORY))
-    if len(first) < ROWS_IN_MEMORY:
-        return arrow_rows(first, columns), None
-    location = f"{context.location.rstrip('/')}/staging/__hw_asked_{uuid.uuid4().hex}"
-    create_rows_table(context.engine, location, columns)
-    number, chunk = 0, first
-    while chunk:
-        tag = CommitTag(location, number, {"step": 0, "ordinal": number})
-        frame = context.engine.frame(arrow_rows(chunk, columns), arrow_schema_text(columns))
-        context.engine.append(frame, location, tag, "keeping what a source answered")
-        number, chunk = number + 1, list(islice(rows, ROWS_IN_MEMORY))
-    return None, location
+@dataclass(slots=True)
+class _Pile:
+    """Rows of a relation as they come; put aside into a Delta table where they are many."""
+
+    context: Context
+    columns: Columns
+    rows: list[Row] = field(default_factory=list)
+    location: str | None = None
+    commits: int = 0
+
+    def put_aside(self) -> None:
+        if self.location is None:
+            self.location = f"{self.context.location.rstrip('/')}/staging/__hw_asked_{uuid.uuid4().hex}"
+            create_rows_table(self.context.engine, self.location, self.columns)
+        tag = CommitTag(self.location, self.commits, {"step": 0, "ordinal": self.commits})
+        frame = self.context.engine.frame(arrow_rows(self.rows, self.columns), arrow_schema_text(self.columns))
+        self.context.engine.append(frame, self.location, tag, "keeping what a source answered")
+        self.commits += 1
+        self.rows = []
+
+    def held(self) -> pa.Table | None:
+        return arrow_rows(self.rows, self.columns) if self.location is None else None
+
+    def remove(self) -> None:
+        if self.location is not None:
+            remove_directory(self.location)
 
 
-def _state(context: Context, stack: ExitStack, question: _Question, found: _Shipped) -> State:
-    columns = context.catalog.base_table(question.mirror.name).columns
-    log = question.mirror.log_location
+def _pile_up(piles: Sequence[_Pile], rows: Iterable[tuple[int, Row]]) -> None:
+    """Never with more than some rows in memory, of all relations together."""
+    held = 0
+    for place, row in rows:
+        piles[place].rows.append(row)
+        held += 1
+        if held >= ROWS_IN_MEMORY:
+            largest = max(piles, key=lambda pile: len(pile.rows))
+            held -= len(largest.rows)
+            largest.put_aside()
+    for pile in piles:
+        if pile.location is not None and pile.rows:
+            pile.put_aside()
+
+
+def _state(context: Context, stack: ExitStack, found: _Told) -> State:
+    mirror = found.wanted.mirror
+    columns = context.catalog.base_table(mirror.name).columns
     if found.snapshot is None or found.covered is None:
-        return State(columns, None, (), (), log)
+        return State(columns, None, (), (), mirror.log_location)
     rows: exp.Expr
     if found.location is not None:
-        stack.callback(remove_directory, found.location)
         rows = current_table(found.location)
     else:
         frame = context.engine.frame(found.held, arrow_schema_text(columns))
         rows = exp.Table(this=quoted(stack.enter_context(context.engine.named(frame))))
-    interfering, missing = _difference(context, question.mirror, found.snapshot, found.covered, question.at)
-    return State(columns, rows, interfering, missing, log)
+    interfering, missing = _difference(context, mirror, found.snapshot, found.covered, found.wanted.at)
+    return State(columns, rows, interfering, missing, mirror.log_location)
 
 
 def _difference(
