@@ -182,6 +182,10 @@ class DeltaRsLake:
     def keeps_all(self, location: str) -> bool:
         return True
 
+    def compact(self, location: str) -> None:
+        if self.newest_version(location) % 5 == 0:
+            deltalake.DeltaTable(location).optimize.compact()
+
     def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
         pass
 

@@ -96,6 +96,7 @@ class FakeLake:
         self.tables: dict[str, DeltaTable] = {"/r": DeltaTable()}
         self.uncaptured: list[int] = []
         self.ran: list[str] = []
+        self.compacts = False
         self.takes = 0.0  # seconds, from when an apply puts files aside to its commit
         self.broken: dict[str, HeadwaterError] = {}
         with self.catalog.lease("t") as lease:
@@ -209,6 +210,11 @@ class FakeLake:
 
     def keeps_all(self, location: str) -> bool:
         return self.tables[location].keeps_all
+
+    def compact(self, location: str) -> None:
+        table = self.tables[location]
+        if self.compacts and len(table.versions) % 3 == 0:
+            table.commit(table.versions[-1], self.clock())
 
     def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
         for place in [place for place in self.tables if place.startswith(f"/{view.name}_delta")]:

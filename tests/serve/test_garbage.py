@@ -320,6 +320,7 @@ class GarbageMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.lake = FakeLake(Path(self.folder.name), HandClock())
+        self.lake.compacts = True
         self.lake.create("v")
         self.lake.release()
         self.readers: list[Open] = []

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 import headwater
+from headwater.context import Sizes
+from headwater.serve import sweeping
 from tests.spark.oracle import World, assert_rows_equal
 
 PAIRS = "SELECT r.k, r.v, s.w FROM r JOIN s ON r.k = s.k"
@@ -147,3 +149,30 @@ def test_a_read_between_two_moments_names_the_version_of_the_view_delta(world: W
     location = world.lake._context.catalog.view("pairs").delta_location
     world.spark.sql(f"DELETE FROM delta.`{location}`")
     assert sorted(map(str, frame.collect())) == sorted(map(str, expected))
+
+
+def test_small_files_are_joined_and_every_moment_kept_is_read_as_before(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world("compacting")
+    world.lake._context.sizes = Sizes(small_view=0)
+    world.make("r", "k int, v int", "(1, 1), (2, 2)")
+    world.create("v", "SELECT k, v FROM r", "CLUSTER BY (k)")
+    for number in range(3):
+        world.run(f"INSERT INTO {{r}} VALUES ({number}, 7), (NULL, {number})")
+        world.lake.release()
+    view = world.lake._context.catalog.view("v")
+    csn = world.view_csn("v")
+    monkeypatch.setattr(sweeping, "FEW_FILES", 0)
+
+    def count(location: str) -> int:
+        return int(world.spark.sql(f"DESCRIBE DETAIL delta.`{location}`").collect()[0]["numFiles"])
+
+    before = count(view.location), count(view.delta_location)
+    with world.lake.snapshot(at=csn) as open_before:
+        world.lake.collect()
+        assert (count(view.location), count(view.delta_location)) < before
+        assert_rows_equal(open_before.table("v"), world.expected("SELECT k, v FROM r", csn))
+    world.run("DELETE FROM {r} WHERE v = 7")
+    assert world.refresh("v").mode == "incremental"
+    world.check_law("v")

@@ -4,9 +4,10 @@ Under the lease ``collect``. A collection that was cut short is finished first; 
 Tables of views that were dropped since are passed over: what becomes of these is their driver's affair.
 
 *Readers* are never in the way and never disturbed. *Drivers* are: a DELETE or a change of properties and a commit of
-theirs to the same table could fail each other. What changes a table (pruning, trimming its log, removing the view
-deltas of before a recomputation) is done under both leases of the view. Where these can't be had in a while, the view
-is ``busy`` and left for the next time, which finds the same again. VACUUM disturbs nobody and is always run.
+theirs to the same table could fail each other. What changes a table (pruning, trimming its log, joining small files,
+removing the view deltas of before a recomputation) is done under both leases of the view. Where these can't be had in a
+while, the view is ``busy`` and left for the next time, which finds the same again. VACUUM disturbs nobody and is always
+run.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ class Sweeper(Protocol):
 
     def keeps_all(self, location: str) -> bool:
         """Whether a table forgets nothing by itself (``KEEP_ALL``)."""
+        ...
+
+    def compact(self, location: str) -> None:
+        """Join a table's small files, if there are many: every refresh leaves some."""
         ...
 
     def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
@@ -166,6 +171,8 @@ class _Sweep:
         self._trim(view.location, self.sweeper.committed_at(view.location, garbage.oldest_version))
         # A snapshot between releases reads the version of the view delta that was the newest when it opened.
         self._trim(view.delta_location, self.sweeper.standing_at(view.delta_location, plan.files_since()))
+        for location in (view.location, view.delta_location):
+            self.sweeper.compact(location)
 
     def _trim(self, location: str, since: Micros | None) -> None:
         """Let the log of a table forget what is older than the commit of the oldest version that somebody may name.

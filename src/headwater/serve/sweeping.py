@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from headwater.apply.driver import remove_past_deltas
 from headwater.catalog.records import Micros, ViewRecord
 from headwater.context import Context
 from headwater.engine.failures import translated
 from headwater.sql.dialect import to_text
-from headwater.sql.pruning import KEEP_ALL
+from headwater.sql.pruning import KEEP_ALL, compact_sql
 from headwater.sql.relations import current_table
 
 _SETTINGS = {
@@ -20,6 +21,11 @@ _SETTINGS = {
     # Two commits for each VACUUM, in a log that is to be kept short; the catalog knows of every collection.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
 }
+
+# A table in the order of a key is read by a few of its files: they should not become large either.
+FILE_BYTES = 8 * 2**20
+FEW_FILES = 32  # which nobody minds
+_FILE_SIZES = ("spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize")
 
 
 class SparkSweeper:
@@ -51,6 +57,13 @@ class SparkSweeper:
         kept = self._properties(location)
         return all(kept.get(key) == value for key, value in KEEP_ALL.items())
 
+    def compact(self, location: str) -> None:
+        files, size = self._detail(location, "numFiles", "sizeInBytes")
+        if files > FEW_FILES + 2 * -(-size // FILE_BYTES):
+            sizes = dict.fromkeys(_FILE_SIZES, str(FILE_BYTES))
+            with translated(f"joining small files of {location}"), self._context.engine.under(sizes):
+                self._context.engine.compute(compact_sql(location))
+
     def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
         remove_past_deltas(self._context, view, kept)
 
@@ -63,6 +76,9 @@ class SparkSweeper:
         return None if found is None else int(found)
 
     def _properties(self, location: str) -> Mapping[str, str]:
+        return dict(self._detail(location, "properties")[0])
+
+    def _detail(self, location: str, *names: str) -> tuple[Any, ...]:
         text = f"DESCRIBE DETAIL {to_text(current_table(location))}"
         with translated(f"looking at {location}"):
-            return dict(self._context.engine.compute(text).select("properties").collect()[0][0])  # one row
+            return tuple(self._context.engine.compute(text).select(*names).collect()[0])  # one row

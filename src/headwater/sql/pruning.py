@@ -50,6 +50,11 @@ def vacuum_sql(location: str, hours: int) -> str:
     return f"VACUUM {to_text(current_table(location))} RETAIN {hours} HOURS"
 
 
+def compact_sql(location: str) -> str:
+    """Join small files, in the order of the table's key if it has one; no row changes, no version kept is disturbed."""
+    return f"OPTIMIZE {to_text(current_table(location))}"
+
+
 def keep_all_sql(location: str) -> str:
     return _set_properties(location, {**KEEP_ALL, "delta.checkpointInterval": "10"})
 
