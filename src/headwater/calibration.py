@@ -18,7 +18,8 @@ from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.errors import InvalidInput, NothingPending
 from headwater.measured import LAKE, Backlog, Parts, ViewMeasure, backlog_of, below_seconds, gather, measure_of
-from headwater.propagate.driver import count_rows, propagate, propagate_leaves, require_usable
+from headwater.propagate.driver import propagate, propagate_leaves, require_usable
+from headwater.propagate.targets import count_rows
 from headwater.propagate.width import ByRows, interval_end
 from headwater.refresh import bring_below, refresh
 from headwater.schedule.calibration import batch_sizes

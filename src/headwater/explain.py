@@ -19,10 +19,10 @@ from headwater.definition import CatalogMoments, Definition
 from headwater.lifecycle import check
 from headwater.outline import Outline, lines, outline
 from headwater.propagate.choosing import Wanted
-from headwater.propagate.driver import frontier_of, width_of
 from headwater.propagate.frontier import advance
 from headwater.propagate.nodes import block_queries
 from headwater.propagate.stepping import small_changes
+from headwater.propagate.targets import frontier_of, width_of
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width
 from headwater.refresh import Policy, rows_of
 from headwater.sql.render import view_delta_sql

@@ -25,9 +25,10 @@ from headwater.durable import DurablePoint
 from headwater.engine.spark import CommitTag
 from headwater.errors import InternalError
 from headwater.propagate.compensation import propagate_interval
-from headwater.propagate.driver import append_answers, count_rows, require_captured, width_of
+from headwater.propagate.driver import append_answers, require_captured
 from headwater.propagate.frontier import ChangeLog
 from headwater.propagate.rolling import ForwardQuery, RollingState, initial_state, next_leaf, rolling_iteration
+from headwater.propagate.targets import count_rows, width_of
 from headwater.propagate.width import ByRows, interval_end
 
 Iteration: TypeAlias = Generator[Query, Csn, RollingState]
