@@ -22,6 +22,9 @@ _SETTINGS = {
     "spark.databricks.delta.vacuum.logging.enabled": "false",
 }
 
+# VACUUM lists a table's files in so many tasks, 10,000 if nothing is said: a minute for a handful of files on 2 cores.
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
 # A table in the order of a key is read by a few of its files: they should not become large either.
 FILE_BYTES = 8 * 2**20
 FEW_FILES = 32  # which nobody minds
@@ -34,7 +37,8 @@ class SparkSweeper:
 
     def run(self, text: str, doing: str) -> None:
         engine = self._context.engine
-        with translated(doing), engine.under(_SETTINGS):
+        tasks = engine.spark.conf.get("spark.sql.shuffle.partitions")
+        with translated(doing), engine.under({**_SETTINGS, _LISTING: str(tasks)}):
             engine.compute(text)
 
     def newest_version(self, location: str) -> int:
