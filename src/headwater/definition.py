@@ -305,7 +305,10 @@ class CatalogMoments:
         if not versions:
             raise InternalError(f"{table} has no changes in {interval}, yet a query asks for them.")
         mirror = self.mirror(table)
-        return Changes(versions) if mirror is None else LoggedChanges(mirror.log_location)
+        if mirror is None:
+            return Changes(versions)
+        self._catalog.require_logged(table, interval.start)
+        return LoggedChanges(mirror.log_location)
 
     def has_changes(self, name: str, interval: Interval) -> bool:
         return any(self._numbered(table, interval) for table in self.base_tables(name))

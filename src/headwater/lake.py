@@ -37,14 +37,13 @@ from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
 from headwater.explain import Explanation, explain, explain_draft
 from headwater.measured import ViewMeasure, backlog_of, below_seconds, gather, measure_of
 from headwater.moments import Moment, from_micros, resolve
-from headwater.pinning import table_rows
 from headwater.propagate.driver import propagate, require_usable
 from headwater.refresh import refresh
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel, seconds_of
 from headwater.serve.freshness import averaged, measured_of, staleness_report
 from headwater.serve.keeping import change_retention, collect_garbage, release_value, retention_report
-from headwater.serve.reading import pin_view
+from headwater.serve.reading import pin_table, pin_view
 from headwater.serve.releases import Released, release
 from headwater.serve.snapshots import DEFAULT_TTL, Freshness, Snapshot, open_snapshot
 from headwater.sources.delta import DeltaSource
@@ -327,7 +326,7 @@ class Lake:
         return self._context.engine.query(to_text(pinned_relation(pin_view(self._context, name, moment))))
 
     def _table_relation(self, name: str, csn: Csn) -> exp.Query:
-        return table_rows(self._context.catalog, name, csn)
+        return pinned_relation(pin_table(self._context, name, csn))
 
     # ------------------------------------------------------------------ releases and snapshots
 

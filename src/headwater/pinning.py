@@ -65,6 +65,8 @@ def pinned_table(catalog: Catalog, name: str, csn: Csn) -> PinnedTable | PinnedM
     require_copy(mirror)
     state = catalog.mirror_state(name, csn)
     exact = not catalog.changed_csns(name, Interval(state.csn, max(state.csn, csn)))
+    if not exact:
+        catalog.require_logged(name, state.csn)
     return PinnedMirror(
         table.location,
         state.version,

@@ -319,7 +319,7 @@ def shape(base: Database) -> dict[str, object]:
 
 def forget_sources(connection: sa.Connection) -> None:
     """As it was before version 5: no sources but Delta."""
-    for table in ("rounds", "mirror_states", "mirrors", "sources"):
+    for table in ("rounds", "mirror_logs", "mirror_states", "mirrors", "sources"):
         connection.execute(sa.text(f"DROP TABLE hw_{table}"))
     for column in ("source_id", "transaction_id"):
         connection.execute(sa.text(f"ALTER TABLE hw_units_of_work DROP COLUMN {column}"))

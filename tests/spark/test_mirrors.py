@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from headwater.context import Sizes
-from headwater.errors import SourceProblem
+from headwater.errors import MomentProblem, SourceProblem
+from headwater.serve.sweeping import SparkSweeper
 from headwater.sources.postgres.slot import drop_slot
 from tests.postgres_server import PostgresServer, running_postgres
 from tests.spark.oracle import World, assert_rows_equal
@@ -143,6 +144,45 @@ def test_large_tables_are_merged_not_written_anew(shop: Shop) -> None:
         shop.check()
     finally:
         shop.world.lake._context.sizes = sizes
+
+
+def test_changes_that_no_moment_kept_needs_go_from_the_logs(shop: Shop) -> None:
+    """Every moment that is kept reads as before, a frame made before reads what it read, and the rest is refused."""
+    lake, spark = shop.world.lake, shop.world.spark
+    shop.check()
+    start = lake.release().csn
+    lake.tag("kept", start)
+    for number in range(3):
+        for _ in range(3):
+            shop.run(f"INSERT INTO orders VALUES (5{number}, 1, 3, 'go')", "UPDATE customers SET name = name || '.'")
+        lake.capture()
+    inside = lake.capture() - 1  # not the end of a round
+    assert not lake.collect(grace=0).busy  # the tagged release needs all that came after it
+    assert_rows_equal(lake.read("orders", at=inside), spark.createDataFrame(shop.at(inside)["orders"], ORDERS))
+    frame = lake.read("orders", at=inside)
+    end = lake.release().csn
+    lake.untag("kept")
+    lake.set_retention(count=1)
+    log = lake._context.catalog.mirrors()[1].log_location
+    assert SparkSweeper(lake._context).keeps_all(log)
+    # A tagged release may be older than Delta lets a version be read by itself.
+    assert SparkSweeper(lake._context).keeps_all(lake._context.catalog.base_table("orders").location)
+    lake.collect(grace=0)
+    with pytest.raises(MomentProblem) as refused:
+        lake.read("orders", at=inside)
+    assert refused.value.code == "MOMENT_BEFORE_HISTORY"
+    assert spark.sql(f"SELECT * FROM delta.`{log}` WHERE __hw_csn <= {inside}").count() > 0
+    lake.collect(grace=0)
+    assert spark.sql(f"SELECT * FROM delta.`{log}` WHERE __hw_csn <= {end}").count() == 0
+    assert_rows_equal(frame, spark.createDataFrame(shop.at(inside)["orders"], ORDERS), label="as it was pinned")
+    for csn in (start, end):  # ends of rounds
+        assert_rows_equal(lake.read("orders", at=csn), spark.createDataFrame(shop.at(csn)["orders"], ORDERS))
+    with lake.snapshot() as snapshot:
+        assert_rows_equal(snapshot.table("orders"), spark.createDataFrame(shop.at(end)["orders"], ORDERS))
+    shop.run("INSERT INTO orders VALUES (60, 1, 3, 'on')", "DELETE FROM orders WHERE note = 'go'")
+    shop.check()
+    shop.run("TRUNCATE orders", "INSERT INTO orders VALUES (61, 1, 3, 'b')")
+    shop.check()
 
 
 def test_a_lost_slot_is_resynced_without_rebuilding_views(shop: Shop) -> None:

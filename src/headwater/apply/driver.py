@@ -218,6 +218,9 @@ def recompute(
         context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         view = context.catalog.view(name)
+        if not view.from_scratch:
+            for leaf in context.catalog.leaves(view_id):
+                context.catalog.require_logged(leaf.table, csn)  # its changes from there on are wanted next
         place = view.delta_location if _delta_goes_on(context, view, csn) else None
         intent = {"recompute": csn, "reason": reason, "delta": place}
         step = context.catalog.begin_step([lease, other], view_id, "apply", intent)

@@ -37,6 +37,7 @@ from headwater.sql.mirrors import (
     restore_sql,
     unnumbered_sql,
 )
+from headwater.sql.pruning import KEEP_ALL
 from headwater.sql.relations import COUNT, CSN
 from headwater.sql.storage import add_constraint_sql, create_table_sql
 
@@ -220,7 +221,7 @@ class SparkMirrorStore:
 
 def create_rows_table(engine: SparkEngine, location: str, columns: Columns, bookkeeping: Sequence[str] = ()) -> None:
     """A Delta table for rows of a source; with name mapping any name that the source allows can be stored."""
-    properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
+    properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name", **KEEP_ALL}
     text = create_table_sql(location, columns, bookkeeping=bookkeeping, cluster_by=(), properties=properties)
     engine.run(text, f"creating {location}")
 

@@ -9,6 +9,7 @@ Since it names only what nobody could ask for any more, that is right at any lat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from headwater.algebra.time import Csn
 from headwater.catalog import names, schema
 from headwater.catalog.fencing import FencedTables, Held
+from headwater.catalog.mirrors import keep_log, read_logs
 from headwater.catalog.readers import read_readers
 from headwater.catalog.records import (
     CollectionIntent,
@@ -54,6 +56,8 @@ class Collections(FencedTables):
             for view_id, kept_from in intent.kept_from.items():
                 if kept_from > before[view_id]:
                     update_view(connection, view_id, kept_from=kept_from)
+            for mirror_id, moment in intent.logs.items():
+                keep_log(connection, mirror_id, moment, now)
             # The last plan stays until there is another: it tells which versions may be gone.
             connection.execute(sa.delete(_table))
             values = {"state": "intended", "plan": intent.plan, "started_at": now}
@@ -82,6 +86,7 @@ def _holdings(connection: sa.Connection, now: Micros) -> Holdings:
         settings=read_settings(connection),
         horizon=read_horizon(connection),
         views=tuple(HeldView(view, _consumed(connection, view, views)) for view in views),
+        logs=tuple(replace(log, consumed=_taken(connection, log.name, views)) for log in read_logs(connection)),
     )
 
 
@@ -92,17 +97,28 @@ def _consumed(connection: sa.Connection, view: ViewRecord, views: Sequence[ViewR
     leaf's own time; one that is computed from scratch needs none of the past.
     """
     found = [view.csn]
+    taken = _taken(connection, view.name, views)
+    found += [] if taken is None else [taken]
     steps = schema.steps
     unfinished = sa.select(steps.c.intent).where(
         steps.c.view_id == view.view_id, steps.c.driver == "apply", steps.c.state == "intended"
     )
     for intent in connection.execute(unfinished).scalars():
         found += [Csn(intent[end]) for end in ("from", "to") if end in intent]
-    users = names.users_of(connection, view.name)
-    for user in views:
-        if user.name in users and not user.from_scratch:
-            found += [leaf.t_comp for leaf in read_leaves(connection, user.view_id)]
     return min(found)
+
+
+def _taken(connection: sa.Connection, name: str, views: Sequence[ViewRecord]) -> Csn | None:
+    """Up to where every view that reads a table or view has taken its changes; None without any."""
+    users = names.users_of(connection, name)
+    kept = [view.view_id for view in views if view.name in users and not view.from_scratch]
+    lists, steps = schema.query_lists, schema.steps
+    found = [leaf.t_comp for view_id in kept for leaf in read_leaves(connection, view_id)]
+    found += connection.execute(sa.select(lists.c.start_csn).where(lists.c.view_id.in_(kept))).scalars()
+    unfinished = sa.select(steps.c.intent).where(steps.c.view_id.in_(kept), steps.c.state == "intended")
+    # Where a view is recomputed, it goes on.
+    found += [intent["recompute"] for intent in connection.execute(unfinished).scalars() if "recompute" in intent]
+    return Csn(min(found)) if found else None
 
 
 def _open(connection: sa.Connection) -> CollectionRecord | None:

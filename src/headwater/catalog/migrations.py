@@ -170,12 +170,22 @@ def _sources_and_their_mirrors(op: Operations) -> None:
     )
 
 
+def _logs_are_pruned(op: Operations) -> None:
+    op.create_table(
+        "hw_mirror_logs",
+        sa.Column("mirror_id", sa.Text, sa.ForeignKey("hw_mirrors.mirror_id"), primary_key=True),
+        sa.Column("log_from", sa.BigInteger, nullable=False),
+        sa.Column("said_at", sa.BigInteger, nullable=True),
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _refreshes_tell_their_alternatives,
     _releases_and_their_readers,
     _constraints_are_declared,
     _steps_are_measured,
     _sources_and_their_mirrors,
+    _logs_are_pruned,
 )
 
 

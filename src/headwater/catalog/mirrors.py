@@ -11,15 +11,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headwater.algebra.time import Csn
+from headwater.algebra.time import BEGINNING, Csn
 from headwater.catalog import schema
 from headwater.catalog.fencing import FencedTables, Held
-from headwater.catalog.records import BaseTable, JsonObject, MirrorMode, MirrorRecord, MirrorState, SourceRecord
+from headwater.catalog.records import (
+    BaseTable,
+    HeldLog,
+    JsonObject,
+    Micros,
+    MirrorMode,
+    MirrorRecord,
+    MirrorState,
+    SourceRecord,
+)
 from headwater.errors import MomentBeforeHistory, UnknownName
 
 _sources = schema.sources
 _mirrors = schema.mirrors
 _states = schema.mirror_states
+_logs = schema.mirror_logs
 
 
 class Mirrors(FencedTables):
@@ -105,6 +115,50 @@ class Mirrors(FencedTables):
             )
         return _state(row)
 
+    def log_from(self, name: str) -> Csn:
+        """Changes of a mirrored table up to this csn may be gone from its log."""
+        with self._database.read() as connection:
+            wanted = sa.select(_logs.c.log_from).join(_mirrors, _logs.c.mirror_id == _mirrors.c.mirror_id)
+            return Csn(connection.execute(wanted.where(_mirrors.c.name == name)).scalar() or BEGINNING)
+
+    def require_logged(self, name: str, since: Csn) -> None:
+        """Raise unless all changes of a mirrored table after a csn are in its log."""
+        kept = self.log_from(name)
+        if since < kept:
+            raise MomentBeforeHistory(
+                f"The changes of {name!r} are kept from csn {kept} on; those after csn {since} are asked for.",
+                remedy=f"Ask for csn {kept} or later; keep more history (retention) to have more next time.",
+                table=name,
+                kept_from=kept,
+            )
+
+
+def keep_log(connection: sa.Connection, mirror_id: str, moment: Csn, now: Micros) -> None:
+    """Say that a mirror's table need not be read before a moment: its log goes up to the state from which that is had.
+
+    What was said before has been done.
+    """
+    newest = sa.select(sa.func.max(_states.c.csn)).where(_states.c.mirror_id == mirror_id, _states.c.csn <= moment)
+    reached = connection.execute(newest).scalar()
+    own = _logs.c.mirror_id == mirror_id
+    before = connection.execute(sa.select(_logs.c.log_from).where(own)).scalar()
+    if reached is not None and reached > (before or BEGINNING):
+        connection.execute(sa.delete(_logs).where(own))
+        connection.execute(sa.insert(_logs).values(mirror_id=mirror_id, log_from=reached, said_at=now))
+    elif before is not None:
+        connection.execute(sa.update(_logs).where(own).values(said_at=None))
+
+
+def read_logs(connection: sa.Connection) -> list[HeldLog]:
+    """The logs of tables that are copied. Those of others are kept: they hold what a source may not show yet."""
+    joined = _mirrors.outerjoin(_logs, _logs.c.mirror_id == _mirrors.c.mirror_id)
+    columns = (_mirrors.c.mirror_id, _mirrors.c.name, _mirrors.c.log_location, _logs.c.log_from, _logs.c.said_at)
+    found = connection.execute(sa.select(*columns).select_from(joined).where(_mirrors.c.mode == "mirror"))
+    return [
+        HeldLog(row.mirror_id, row.name, row.log_location, log_from=Csn(row.log_from or BEGINNING), said_at=row.said_at)
+        for row in found.all()
+    ]
+
 
 def insert_states(connection: sa.Connection, states: list[MirrorState]) -> None:
     if states:
@@ -122,6 +176,7 @@ def update_mirror(connection: sa.Connection, name: str, **values: Any) -> None:
 def remove_with_table(connection: sa.Connection, name: str) -> None:
     own = sa.select(_mirrors.c.mirror_id).where(_mirrors.c.name == name).scalar_subquery()
     connection.execute(sa.delete(_states).where(_states.c.mirror_id == own))
+    connection.execute(sa.delete(_logs).where(_logs.c.mirror_id == own))
     connection.execute(sa.delete(_mirrors).where(_mirrors.c.name == name))
 
 

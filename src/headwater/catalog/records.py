@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from headwater.algebra.constraints import Constraint
 from headwater.algebra.plan import LeafId
-from headwater.algebra.time import Csn, Interval
+from headwater.algebra.time import BEGINNING, Csn, Interval
 
 JsonObject: TypeAlias = dict[str, Any]
 Micros: TypeAlias = int  # microseconds since 1970, UTC
@@ -297,6 +297,22 @@ class HeldView:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldLog:
+    """The log of a mirrored table as garbage collection sees it.
+
+    Views on the table have taken it up to ``consumed``. Changes up to ``log_from`` nobody asks for since ``said_at``;
+    None: they are gone.
+    """
+
+    mirror_id: str
+    name: str
+    location: str
+    consumed: Csn | None = None
+    log_from: Csn = BEGINNING
+    said_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Holdings:
     """All that decides about garbage, at one moment."""
 
@@ -306,19 +322,22 @@ class Holdings:
     settings: RetentionSettings
     horizon: Horizon
     views: tuple[HeldView, ...]
+    logs: tuple[HeldLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionIntent:
     """What a collection leaves (``horizon``) and takes: releases, the past of views, and, as ``plan`` says, files.
 
-    ``kept_from`` gives views, by id, the csn before which their view delta has gaps from now on.
+    ``kept_from`` gives views, by id, the csn before which their view delta has gaps from now on. ``logs`` gives, by
+    mirror id, the earliest csn at which a mirrored table must stay readable.
     """
 
     horizon: Horizon
     spare_releases: tuple[Csn, ...]
     kept_from: Mapping[str, Csn] = field(default_factory=dict)
     plan: JsonObject = field(default_factory=dict)
+    logs: Mapping[str, Csn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

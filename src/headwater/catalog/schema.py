@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 metadata = sa.MetaData()
 
@@ -316,6 +316,16 @@ mirror_states = sa.Table(
     sa.Column("mirror_id", sa.Text, sa.ForeignKey("hw_mirrors.mirror_id"), primary_key=True),
     sa.Column("csn", sa.BigInteger, primary_key=True, autoincrement=False),
     _column("version", sa.BigInteger),
+)
+
+mirror_logs = sa.Table(
+    "hw_mirror_logs",
+    metadata,
+    sa.Column("mirror_id", sa.Text, sa.ForeignKey("hw_mirrors.mirror_id"), primary_key=True),
+    # Changes up to this csn may be gone from the log; a mirror without a row here has them all.
+    _column("log_from", sa.BigInteger),
+    # When that was said, as long as they are still there.
+    _column("said_at", sa.BigInteger, null=True),
 )
 
 rounds = sa.Table(

@@ -12,6 +12,7 @@ from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import names, schema
 from headwater.catalog.fencing import FencedTables, Held
+from headwater.catalog.mirrors import read_logs
 from headwater.catalog.records import (
     JsonObject,
     LeafRecord,
@@ -230,7 +231,7 @@ def _require_readable(connection: sa.Connection, leaves: Sequence[LeafRecord]) -
 
 
 def _require_kept(connection: sa.Connection, leaves: Sequence[LeafRecord]) -> None:
-    """A view is made while those that it reads go on: garbage may have been collected, or one recomputed, meanwhile."""
+    """A view is made while what it reads goes on: garbage may have been collected, or one recomputed, meanwhile."""
     kept_from = {row.name: row.kept_from for row in connection.execute(sa.select(_views.c.name, _views.c.kept_from))}
     for leaf in leaves:
         if leaf.t_comp < kept_from.get(leaf.table, leaf.t_comp):
@@ -238,6 +239,13 @@ def _require_kept(connection: sa.Connection, leaves: Sequence[LeafRecord]) -> No
                 f"View {leaf.table!r} can't be had at csn {leaf.t_comp}, only from {kept_from[leaf.table]} on.",
                 remedy="Create the view again.",
                 view=leaf.table,
+            )
+    for log in read_logs(connection):
+        if any(leaf.table == log.name and leaf.t_comp < log.log_from for leaf in leaves):
+            raise MomentBeforeHistory(
+                f"The changes of {log.name!r} are kept from csn {log.log_from} on, which is later than the view's.",
+                remedy="Create the view again.",
+                table=log.name,
             )
 
 

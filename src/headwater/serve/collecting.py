@@ -17,12 +17,18 @@ So a query over what was taken can only fail, for want of a file: it never finds
 *View deltas and timelines* are pruned only of views in ``quiet``, whose apply lease the collector holds while it
 decides: an apply that has found its target within reach and not yet recorded its step would otherwise lose the way
 there. A timeline is pruned to where its view delta is, so that a view can be brought back as far in either layout.
+
+*Logs of mirrored tables* are needed from the earliest moment on at which the table may be read: that of a release kept,
+of a lease, or of the slowest leaf of a view on it. From that moment's stored state on the log leads everywhere later. A
+table is read without a lease too, by whoever has looked at the catalog before. So the catalog says first what goes, and
+the changes go in a collection at least the grace later, when all who had not heard have finished. Tables of which
+nothing is copied keep their logs: these also hold transactions that the source may not show for a long time yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headwater.algebra.time import Csn, Interval
@@ -49,13 +55,23 @@ class ViewGarbage:
 
 
 @dataclass(frozen=True, slots=True)
+class LogGarbage:
+    """Changes up to ``spare`` in the log of a mirrored table may go."""
+
+    name: str
+    location: str
+    spare: Csn
+
+
+@dataclass(frozen=True, slots=True)
 class GarbagePlan:
-    """By view id."""
+    """By view id, and logs by mirror id."""
 
     horizon: Horizon
     leased_since: Micros
     grace: Micros
     views: Mapping[str, ViewGarbage]
+    logs: Mapping[str, LogGarbage] = field(default_factory=dict)
 
     def files_since(self, replaced_at: Micros | None = None) -> Micros:
         """Files that were live at this moment or later stay.
@@ -82,6 +98,7 @@ class GarbagePlan:
                 }
                 for view_id, view in self.views.items()
             },
+            "logs": {mirror_id: asdict(log) for mirror_id, log in self.logs.items()},
         }
 
     @classmethod
@@ -101,6 +118,10 @@ class GarbagePlan:
                     None if view.get("pruned_to") is None else Csn(view["pruned_to"]),
                 )
                 for view_id, view in plan["views"].items()
+            },
+            {
+                mirror_id: LogGarbage(log["name"], log["location"], Csn(log["spare"]))
+                for mirror_id, log in plan.get("logs", {}).items()
             },
         )
 
@@ -125,8 +146,14 @@ def intend(holdings: Holdings, quiet: Iterable[str], grace: Micros = DEFAULT_GRA
             record.name, record.location, record.layout, oldest, record.delta_location, spare, pruned_to
         )
     open_since = [lease.opened_at for lease in holdings.leases if lease.expires_at > holdings.now]
-    plan = GarbagePlan(horizon, min([holdings.now, *open_since]), grace, views)
-    return CollectionIntent(horizon, tuple(release.csn for release in kept.spare), kept_from, plan.as_json())
+    # Of what nobody has asked for during the grace the changes go now; what goes next is said then.
+    ripe = [log for log in holdings.logs if log.said_at is None or log.said_at + grace <= holdings.now]
+    gone = {log.mirror_id: LogGarbage(log.name, log.location, log.log_from) for log in ripe if log.said_at is not None}
+    earliest = min([kept.kept_from, *kept.pinned, *(release.csn for release in kept.kept)])
+    logs = {log.mirror_id: earliest if log.consumed is None else min(earliest, log.consumed) for log in ripe}
+    plan = GarbagePlan(horizon, min([holdings.now, *open_since]), grace, views, gone)
+    spare_releases = tuple(release.csn for release in kept.spare)
+    return CollectionIntent(horizon, spare_releases, kept_from, plan.as_json(), logs)
 
 
 def _retention(holdings: Holdings) -> Retention:

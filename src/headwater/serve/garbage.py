@@ -5,9 +5,9 @@ Tables of views that were dropped since are passed over: what becomes of these i
 
 *Readers* are never in the way and never disturbed. *Drivers* are: a DELETE or a change of properties and a commit of
 theirs to the same table could fail each other. What changes a table (pruning, trimming its log, joining small files,
-removing the view deltas of before a recomputation) is done under both leases of the view. Where these can't be had in a
-while, the view is ``busy`` and left for the next time, which finds the same again. VACUUM disturbs nobody and is always
-run.
+removing the view deltas of before a recomputation) is done under both leases of the view, and what changes the log of a
+mirrored table under that of capture. Where these can't be had in a while, the view or table is ``busy`` and left for
+the next time, which finds the same again. VACUUM disturbs nobody and is always run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from headwater.algebra.time import BEGINNING, Interval
 from headwater.catalog.database import Clock
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import CollectionRecord, Micros, ViewRecord
 from headwater.catalog.store import Catalog
-from headwater.context import COLLECT, Progress, apply_lease, propagate_lease, silent
+from headwater.context import CAPTURE, COLLECT, Progress, apply_lease, propagate_lease, silent
 from headwater.durable import DurablePoint, Listener, nobody
 from headwater.errors import LeaseHeld
-from headwater.serve.collecting import DEFAULT_GRACE, GarbagePlan, ViewGarbage, intend
+from headwater.serve.collecting import DEFAULT_GRACE, GarbagePlan, LogGarbage, ViewGarbage, intend
 from headwater.sql.pruning import keep_all_sql, prune_timeline_sql, prune_view_delta_sql, trim_sql, vacuum_sql
 
 _HOUR: Micros = 3_600_000_000
@@ -141,6 +142,13 @@ class _Sweep:
             self._vacuum(plan, garbage)
             swept.append(garbage.name)
             self.reached(DurablePoint.COLLECT_SWEPT)
+        for mirror_id, log in plan.logs.items():
+            self.catalog.check_lease(self.lease)
+            try:
+                self._prune_log(plan, mirror_id, log)
+            except LeaseHeld:
+                busy.append(log.name)
+            self.reached(DurablePoint.COLLECT_SWEPT)
         self.catalog.finish_collection(self.lease, collection.collection_id, {"views": swept, "busy": busy})
         self.reached(DurablePoint.COLLECT_RECORDED)
         return tuple(swept), tuple(busy)
@@ -173,6 +181,18 @@ class _Sweep:
         self._trim(view.delta_location, self.sweeper.standing_at(view.delta_location, plan.files_since()))
         for location in (view.location, view.delta_location):
             self.sweeper.compact(location)
+
+    def _prune_log(self, plan: GarbagePlan, mirror_id: str, log: LogGarbage) -> None:
+        """Under the lease of capture, which writes it; what is left now is part of what goes the next time."""
+        with self.catalog.lease(CAPTURE, wait=self.patience):
+            if all(mirror.mirror_id != mirror_id for mirror in self.catalog.mirrors()):
+                return
+            self.progress(f"{log.name}: pruning its log")
+            spare = (Interval(BEGINNING, log.spare),)
+            self.sweeper.run(prune_view_delta_sql(log.location, spare), f"pruning the log of {log.name}")
+            self._trim(log.location, self.sweeper.standing_at(log.location, plan.files_since()))
+        hours = _hours(self.clock(), plan.files_since())
+        self.sweeper.run(vacuum_sql(log.location, hours), f"vacuuming the log of {log.name}")
 
     def _trim(self, location: str, since: Micros | None) -> None:
         """Let the log of a table forget what is older than the commit of the oldest version that somebody may name.
