@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -80,6 +81,15 @@ class Sources:
         for name, rows in held.items():
             self.world.spark.createDataFrame(rows, KINDS[name]).createOrReplaceTempView(name)
         return self.world.expected(text, csn)
+
+    def wait_for_changes(self, view: str) -> None:
+        """Until writers of other threads have written something that the view has not seen."""
+        shown = self.world.view_csn(view)
+        for _ in range(300):
+            if self.world.lake.capture() > shown:
+                return
+            time.sleep(0.1)
+        raise AssertionError("nobody writes")
 
     def check(self, held: dict[str, list[tuple[Any, ...]]] | None = None) -> Any:
         report = self.world.lake.refresh("joined")
@@ -378,6 +388,7 @@ def test_under_load_every_refresh_is_some_committed_moment_and_the_last_is_the_p
         writer.start()
     try:
         for _ in range(2):
+            sources.wait_for_changes("joined")
             assert sources.world.lake.refresh("joined").mode == "incremental"
     finally:
         over.set()
