@@ -20,6 +20,9 @@ from headwater.definition import Definition
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.sql.ordering import in_order_sql
 
+_INDEXED = (
+    28  # Delta has statistics of a table's first 32 columns, and some are ours; a struct counts as all its fields
+)
 _FILE_BYTES = 16 * 2**20  # of rows as Spark shuffles them: some 250,000 rows of a wide view
 _ROWS_A_PART = 100_000
 _MOST_PARTS = 2_000
@@ -28,8 +31,11 @@ _MOST_PARTS = 2_000
 def clustering_of(definition: Definition, columns: Columns, extent: Callable[[Scan], Extent], small: int) -> str | None:
     """The column by which to keep a view in order; None where it would not help."""
     found: list[tuple[int, int, str]] = []
-    for place, ((name, kind), attribute) in enumerate(zip(columns, definition.plan.attributes, strict=False)):
-        source = origin(definition.plan, attribute, definition.nodes) if kind in COUNTABLE else None
+    nested = next((place for place, (_, kind) in enumerate(columns) if "<" in kind), len(columns))
+    for place, (name, kind) in enumerate(columns[: min(nested, _INDEXED)]):
+        if kind not in COUNTABLE or not name.isidentifier():
+            continue
+        source = origin(definition.plan, definition.plan.attributes[place], definition.nodes)
         if source is not None and source[0].table in definition.tables:
             values = extent(source[0]).values.get(source[1], 0)
             found.append((values, -place, name))

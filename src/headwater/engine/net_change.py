@@ -55,7 +55,10 @@ def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> tu
     name, kind = table.key
     whole = kind in _WHOLE_NUMBERS
     text = touched_keys_sql(table.log, interval, name, whole_numbers=whole, most=MOST_KEYS + 1)
-    found = [row[0] for row in engine.compute(text).collect()]  # bounded by the limit
+    try:
+        found = [row[0] for row in engine.compute(text).collect()]  # bounded by the limit
+    except (ValueError, OverflowError):  # a date that Python has no value for
+        return None
     if len(found) > MOST_KEYS:
         return None
     ranges = key_ranges(found, RANGES)
