@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from headwater.algebra.key_ranges import key_ranges
 
+WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 CELLS = 1024
 RANGES = 16  # at most in a condition
 WORTH = 0.5  # ranges that cover more of the table than this leave out too little

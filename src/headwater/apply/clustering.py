@@ -11,7 +11,6 @@ The user's CLUSTER BY comes first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headwater.algebra.nodes import origin
 from headwater.algebra.plan import Scan
@@ -20,9 +19,8 @@ from headwater.definition import Definition
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.sql.ordering import in_order_sql
 
-_INDEXED = (
-    28  # Delta has statistics of a table's first 32 columns, and some are ours; a struct counts as all its fields
-)
+# Delta has statistics of a table's first 32 columns, and some are ours; a struct counts as all its fields.
+_INDEXED = 28
 _FILE_BYTES = 16 * 2**20  # of rows as Spark shuffles them: some 250,000 rows of a wide view
 _ROWS_A_PART = 100_000
 _MOST_PARTS = 2_000
@@ -48,13 +46,11 @@ def ordered_text(text: str, cluster_by: tuple[str, ...]) -> str:
 
 
 def order_settings(cluster_by: tuple[str, ...], rows: int) -> dict[str, str]:
-    """What Spark needs to cut a table of about so many rows into files by its key, and to join them where there are
-    too many."""
+    """What Spark needs to cut a table of about so many rows into files by its key, neither large nor tiny."""
     if not cluster_by:
         return {}
     parts = max(1, min(_MOST_PARTS, rows // _ROWS_A_PART))
-    settings: dict[str, Any] = {
-        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": parts,
-        "spark.sql.adaptive.advisoryPartitionSizeInBytes": _FILE_BYTES,
+    return {
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(parts),
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(_FILE_BYTES),
     }
-    return {key: str(value) for key, value in settings.items()}

@@ -253,7 +253,8 @@ def _recompute(
         create_delta_table(context, delta_location, view.stored)
     names = [name for name, _ in view.stored]
     doing = f"recomputing {view.name}"
-    order = order_settings(view.cluster_by, context.engine.rows_in(view.location, view.version))
+    rows_before = context.engine.rows_in(view.location, view.version) if view.cluster_by else 0
+    order = order_settings(view.cluster_by, rows_before)
     with whole_states(context, definition, csn), context.engine.under({**definition.settings, **order}):
         text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
         frame = context.engine.compute(ordered_text(text, view.cluster_by))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headwater.algebra.grid import RANGES, WHOLE_NUMBERS
 from headwater.algebra.key_ranges import KeyRange, KeyRanges, key_ranges
 from headwater.algebra.time import Interval
 from headwater.engine.spark import CommitTag, SparkEngine, Written
@@ -17,9 +18,7 @@ from headwater.sql.ordering import CELL_BITS, touched_keys_sql
 from headwater.sql.storage import merge_sql, rewritten_sql
 
 MOST_KEYS = 10_000  # brought to the driver; a change of more is all over the table, or nearly
-RANGES = 16  # at most in a condition
-_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
-_KEYS = _WHOLE_NUMBERS | {"date", "timestamp_ntz", "string"}  # a timestamp comes back in the session's zone
+_KEYS = WHOLE_NUMBERS | {"date", "timestamp_ntz", "string"}  # a timestamp comes back in the session's zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> tu
     if table.key is None or table.key[1] not in _KEYS:
         return None
     name, kind = table.key
-    whole = kind in _WHOLE_NUMBERS
+    whole = kind in WHOLE_NUMBERS
     text = touched_keys_sql(table.log, interval, name, whole_numbers=whole, most=MOST_KEYS + 1)
     try:
         found = [row[0] for row in engine.compute(text).collect()]  # bounded by the limit

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from headwater.algebra.grid import Grid
+from headwater.algebra.grid import WHOLE_NUMBERS, Grid
 from headwater.engine.failures import translated
 from headwater.engine.files import bytes_in, old_directories_in, remove_directory
 from headwater.sql.dialect import column, to_text
@@ -37,7 +37,6 @@ Cells: TypeAlias = frozenset[int] | None
 """The cells; None where the column is of no whole numbers."""
 
 _DAY = 86_400.0
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Types that no file can hold; answers with such columns are kept in memory.
 _NO_FILE = re.compile(r"(?:^|[<:,])(?:void|interval)(?=[>,]|$)")
 
@@ -163,7 +162,7 @@ class Staging:
 
 def _whole(frame: DataFrame, spreads: Sequence[Spread]) -> list[bool]:
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    return [kinds[name] in _WHOLE for name, _ in spreads]
+    return [kinds[name] in WHOLE_NUMBERS for name, _ in spreads]
 
 
 def _cells(frame: DataFrame, spreads: Sequence[Spread]) -> list[Column]:

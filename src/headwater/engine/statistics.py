@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwater.algebra.grid import Grid
+from headwater.algebra.grid import WHOLE_NUMBERS, Grid
 from headwater.engine.spark import SparkEngine
 from headwater.sql.storage import extent_sql
 
 # Types of which the distance between the smallest and the largest value bounds the number of values.
-COUNTABLE = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
+COUNTABLE = WHOLE_NUMBERS | {"date"}
 _FRESH_SECONDS = 600.0
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headwater.algebra.constraints import Constraint, ForeignKey, Knowledge
+from headwater.algebra.nodes import blocks_of
 from headwater.algebra.plan import Plan, scans
 from headwater.algebra.product import products
 from headwater.algebra.query import Query
@@ -136,7 +137,7 @@ class Integrity:
 def integrity_of_step(context: Context, lease: Held, definition: Definition, interval: Interval) -> Integrity:
     """Check what a step over the interval can use, and record what was found."""
     seen = context.catalog.seen_constraints()
-    plans = [definition.plan, *(plan for node in definition.nodes.values() for plan in node.inputs)]
+    plans = blocks_of(definition.plan, definition.nodes)
     moments = CatalogMoments(context.catalog, definition)
     worth = _Worth(context, definition, moments)
     declared = [each.record.constraint for each in seen]

@@ -13,6 +13,10 @@ from headwater.sql.dialect import to_text
 from headwater.sql.pruning import KEEP_ALL, compact_sql
 from headwater.sql.relations import current_table
 
+# A table in the order of a key is read by a few of its files: they should not become large either.
+FILE_BYTES = 8 * 2**20
+FEW_FILES = 32  # which nobody minds
+
 _SETTINGS = {
     # Delta refuses to retain less than a table's own setting, which is for ever; how long is safe, the collector knows.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
@@ -20,15 +24,12 @@ _SETTINGS = {
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # Two commits for each VACUUM, in a log that is to be kept short; the catalog knows of every collection.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
+    "spark.databricks.delta.optimize.maxFileSize": str(FILE_BYTES),
+    "spark.databricks.delta.optimize.minFileSize": str(FILE_BYTES),
 }
 
 # VACUUM lists a table's files in so many tasks, 10,000 if nothing is said: a minute for a handful of files on 2 cores.
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-
-# A table in the order of a key is read by a few of its files: they should not become large either.
-FILE_BYTES = 8 * 2**20
-FEW_FILES = 32  # which nobody minds
-_FILE_SIZES = ("spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize")
 
 
 class SparkSweeper:
@@ -64,9 +65,7 @@ class SparkSweeper:
     def compact(self, location: str) -> None:
         files, size = self._detail(location, "numFiles", "sizeInBytes")
         if files > FEW_FILES + 2 * -(-size // FILE_BYTES):
-            sizes = dict.fromkeys(_FILE_SIZES, str(FILE_BYTES))
-            with translated(f"joining small files of {location}"), self._context.engine.under(sizes):
-                self._context.engine.compute(compact_sql(location))
+            self.run(compact_sql(location), f"joining small files of {location}")
 
     def remove_past_deltas(self, view: ViewRecord, kept: Collection[str]) -> None:
         remove_past_deltas(self._context, view, kept)
