@@ -26,7 +26,7 @@ def test_the_statements_complete_what_the_specification_completes() -> None:
         interval = Interval(Csn(0), world.last)
         for product in products(world.plan):
             for scan in product.scans:
-                how = from_view(product, scan.leaf, interval, all_known(world.history))
+                how = from_view(product, scan.leaf, interval, all_known(world.history), lambda *_: True)
                 tables = Written(world.history)
                 changes = tables.changes(scan.table, scan.columns, interval)
                 if how is None or changes is None or len(products(world.plan)) > 1:

@@ -95,6 +95,22 @@ class Product:
         made = {name for generator in self.generators for name in generator.outputs}
         return not made.isdisjoint(attributes_of(condition))
 
+    def equated(self) -> tuple[tuple[Attribute, Attribute], ...]:
+        """The attributes that are equal in every row, each pair both ways: only columns as they are."""
+        found: dict[tuple[Attribute, Attribute], None] = {}
+        pending = [condition for condition in reversed(self.conditions) if not self.is_late(condition)]
+        while pending:
+            match pending.pop():
+                case exp.And() as both:
+                    pending += [both.expression, both.this]
+                case exp.Paren() as inner:
+                    pending.append(inner.this)
+                case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
+                    found |= {(left.name, right.name): None, (right.name, left.name): None}
+                case _:
+                    pass
+        return tuple(found)
+
     def plan(self) -> Plan:
         """A plan of this one product, its leaves numbered by their places in ``scans``."""
         leaves = tuple(replace(scan, leaf=LeafId(number)) for number, scan in enumerate(self.scans))

@@ -199,18 +199,12 @@ class _Walk:
         own = dict(zip(scan.attributes, scan.columns, strict=True))
         theirs = {name: each for each in reached for name in each.scan.attributes}
         found: dict[str, list[_Link]] = {}
-        for one, other in self._equalities():
+        for one, other in self.product.equated():
             if one in own and other in theirs:
                 link = _Link(own[one], theirs[other], other)
                 if self.comparable(scan, link.column, link.leaf.scan, link.its_column):
                     found.setdefault(link.column, []).append(link)
         return [min(links, key=lambda link: (self._wave(scan, link), link.leaf.ready)) for links in found.values()]
-
-    def _equalities(self) -> list[tuple[str, str]]:
-        """The attributes that must be equal, each pair both ways."""
-        sides = [condition.unnest_operands() for condition in self._early() if isinstance(condition, exp.EQ)]
-        pairs = [(a.name, b.name) for a, b in sides if isinstance(a, exp.Column) and isinstance(b, exp.Column)]
-        return [each for a, b in pairs for each in ((a, b), (b, a))]
 
 
 def _moment(term: Term) -> Csn | None:

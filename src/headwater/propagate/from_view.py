@@ -11,10 +11,13 @@ are told by the view with R_i @ a and the T_j: its rows with that k all come fro
 
 The functional dependency is "k determines everything that leaf i gives"; outputs over leaf i must be over leaf i alone,
 and all others are copied from v. That answers deletions and all updates that change no column of a condition: what
-[SzeLing00 §4.3] does with DELETE and UPDATE statements by key. Which key was there at a is read off X: if k was there,
-and is unique at every csn of the interval, its first net change takes r away (``fates``). What this does not answer is
-returned, to be asked of the tables: keys that were not there, and keys that changed where a condition looks, each with
-*all* its changes.
+[SzeLing00 §4.3] does with DELETE and UPDATE statements by key. Which key was there at a is read off X: what the first
+net change of k takes away was there before, and if k is a key at a it is r. At a alone: later rows with the same k, were
+they two at once, each meet what r meets. What this does not answer is returned, to be asked of the tables: keys that
+were not there, and keys that changed where a condition looks, each with *all* its changes.
+
+*Shown by another.* Rows of the view fulfil its conditions, so a column that a condition of the product equates with a
+column of k shows it as well, if both are of one type.
 
 *The view with the T_j.* With all other leaves as of a it is V(a), as stored. A second leaf that changed is completed
 from V(a) + what the first one's change added, which is the view with that leaf as R @ a + X (the law), and so on: the
@@ -27,20 +30,22 @@ is left out here. ``version_numbers.self_maintenance`` has it, for sources that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.constraints import ForeignKey, Knowledge
+from headwater.algebra.constraints import Knowledge
 from headwater.algebra.plan import Attribute, LeafId, Scan
 from headwater.algebra.product import Product, attributes_of
 from headwater.algebra.scalar import compile_scalar
 from headwater.algebra.time import Interval
 from headwater.algebra.zset import Entry, Row, ZSet
 from headwater.engine.reference import latest_csn
-from headwater.propagate.integrity import references
+
+Comparable: TypeAlias = Callable[[Scan, str, Scan, str], bool]
+"""Whether a column of one leaf and a column of another are of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,9 @@ class Completed:
     to_be_asked: ZSet  # changes of the leaf that the view does not answer
 
 
-def from_view(product: Product, leaf: LeafId, interval: Interval, knowledge: Knowledge) -> FromView | None:
+def from_view(
+    product: Product, leaf: LeafId, interval: Interval, knowledge: Knowledge, one_type: Comparable
+) -> FromView | None:
     """Whether, and how, the view answers for changes of a leaf over an interval; None when it can't."""
     if product.generators:
         return None
@@ -73,17 +80,15 @@ def from_view(product: Product, leaf: LeafId, interval: Interval, knowledge: Kno
     made = [(place, value) for place, (_, value) in enumerate(product.outputs) if attributes_of(value) & own]
     if any(not attributes_of(value) <= own for _, value in made):
         return None
-    plain = {value.name: place for place, (_, value) in enumerate(product.outputs) if isinstance(value, exp.Column)}
-    equal = dict(_equal_by_reference(product, leaf, knowledge.foreign_keys))
+    shown_by = {value.name: place for place, (_, value) in enumerate(product.outputs) if isinstance(value, exp.Column)}
+    shown_by = dict(_equal_to(product, scan, shown_by, one_type)) | shown_by
     columns = dict(zip(scan.columns, scan.attributes, strict=True))
     read = {name for condition in product.conditions for name in attributes_of(condition)}
     tested = tuple(name for name, attribute in columns.items() if attribute in read)
-    for key in knowledge.keys(scan.table, interval.start, interval.end):
-        if all(name in columns for name in key):
-            places = [plain.get(columns[name], plain.get(equal.get(columns[name], ""))) for name in key]
-            shown = tuple(place for place in places if place is not None)
-            if len(shown) == len(key):
-                return FromView(scan, key, shown, tested, tuple(made))
+    for key in knowledge.keys(scan.table, interval.start, interval.start):
+        shown = tuple(shown_by[columns[name]] for name in key if columns.get(name) in shown_by)
+        if len(shown) == len(key):
+            return FromView(scan, key, shown, tested, tuple(made))
     return None
 
 
@@ -132,16 +137,15 @@ def _values(columns: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[[Row]
     return lambda row: tuple(row[place] for place in places)
 
 
-def _equal_by_reference(
-    product: Product, leaf: LeafId, foreign_keys: Iterable[ForeignKey]
-) -> Iterable[tuple[Attribute, Attribute]]:
-    """Attributes of the leaf that a foreign key makes equal to another leaf's: of one type, so the same value."""
-    named = {scan.leaf: dict(zip(scan.columns, scan.attributes, strict=True)) for scan in product.scans}
-    for each in references(product, foreign_keys):
-        foreign = each.foreign_key
-        for own, other in zip(foreign.columns, foreign.referred_columns, strict=True):
-            pair = named[each.referring][own], named[each.referred][other]
-            if each.referred == leaf:
-                yield pair[1], pair[0]
-            elif each.referring == leaf:
-                yield pair
+def _equal_to(
+    product: Product, scan: Scan, shown_by: Mapping[Attribute, int], one_type: Comparable
+) -> Iterable[tuple[Attribute, int]]:
+    """Attributes of the leaf whose values the view shows as those of another leaf."""
+    named = {
+        attribute: (each, name)
+        for each in product.scans
+        for name, attribute in zip(each.columns, each.attributes, strict=True)
+    }
+    for own, other in product.equated():
+        if own in named and other in shown_by and named[own][0] == scan and one_type(*named[own], *named[other]):
+            yield own, shown_by[other]

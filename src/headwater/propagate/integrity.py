@@ -39,8 +39,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from sqlglot import exp
-
 from headwater.algebra.constraints import ForeignKey, Knowledge
 from headwater.algebra.plan import Attribute, LeafId, Scan
 from headwater.algebra.product import Product, products
@@ -68,7 +66,7 @@ class Reference:
 
 def references(product: Product, foreign_keys: Iterable[ForeignKey]) -> Iterator[Reference]:
     """Only equalities between columns as they are: through expressions or third columns, types may differ."""
-    equal = _equalities(product)
+    equal = set(product.equated())
     for foreign in dict.fromkeys(foreign_keys):
         for child in product.scans:
             for parent in product.scans:
@@ -211,19 +209,3 @@ def _attributes(scan: Scan, columns: tuple[str, ...]) -> tuple[Attribute, ...]:
     """The attributes of columns; none if the scan lacks one."""
     named = dict(zip(scan.columns, scan.attributes, strict=True))
     return tuple(named[name] for name in columns) if all(name in named for name in columns) else ()
-
-
-def _equalities(product: Product) -> set[tuple[Attribute, Attribute]]:
-    found: set[tuple[Attribute, Attribute]] = set()
-    pending = [condition for condition in product.conditions if not product.is_late(condition)]
-    while pending:
-        match pending.pop():
-            case exp.And() as both:
-                pending += [both.this, both.expression]
-            case exp.Paren() as inner:
-                pending.append(inner.this)
-            case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
-                found |= {(left.name, right.name), (right.name, left.name)}
-            case _:
-                pass
-    return found
