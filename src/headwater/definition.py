@@ -190,10 +190,11 @@ def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
 def carried_totals(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
     """The keys and totals of a view's aggregate at a csn, from the view's own table."""
     names = list(dict.fromkeys(name for _, name in carried.columns))
-    return carried.totals(_counted(view, at, names))
+    return carried.totals(counted_rows(view, at, names))
 
 
-def _counted(view: ViewRecord, at: Csn, names: Sequence[str]) -> exp.Query:
+def counted_rows(view: ViewRecord, at: Csn, names: Sequence[str]) -> exp.Query:
+    """The view's own rows at a csn, each distinct one with its count."""
     timeline = view.layout == "timeline"
     return counted_view(view.location, view.version, view.csn, view.delta_location, at, names, timeline=timeline)
 
@@ -223,7 +224,7 @@ class ViewRelations:
 
     def state(self, name: str, at: Csn) -> exp.Query:
         view, columns = self._record(name)
-        return bag(_counted(view, at, columns), columns)
+        return bag(counted_rows(view, at, columns), columns)
 
     def changes(self, name: str, interval: Interval) -> exp.Query:
         view, columns = self._record(name)

@@ -64,9 +64,8 @@ def pinned_table(catalog: Catalog, name: str, csn: Csn) -> PinnedTable | PinnedM
         return PinnedTable(table.location, version)
     require_copy(mirror)
     state = catalog.mirror_state(name, csn)
+    catalog.require_logged(name, csn)
     exact = not catalog.changed_csns(name, Interval(state.csn, max(state.csn, csn)))
-    if not exact:
-        catalog.require_logged(name, state.csn)
     return PinnedMirror(
         table.location,
         state.version,
@@ -74,7 +73,7 @@ def pinned_table(catalog: Catalog, name: str, csn: Csn) -> PinnedTable | PinnedM
         csn if exact else state.csn,
         csn,
         mirror.log_location,
-        unique=bool(mirror.described.get("key")),
+        unique=mirror.described.get("key_oid") is not None,
     )
 
 

@@ -46,6 +46,10 @@ class Batch:
         return {}
 
     @property
+    def lost_keys(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
     def waiting(self) -> list[dict[str, Any]]:
         return []
 

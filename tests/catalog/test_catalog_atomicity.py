@@ -91,6 +91,7 @@ WRITES: dict[str, Write] = {
     "set_waiting": lambda c, lease, s: c.set_waiting(lease, "shop", [{"what": "version 3"}]),
     "remove_source": lambda c, lease, s: c.remove_source(lease, "shop"),
     "add_mirror": lambda c, lease, s: c.add_mirror(lease, NATION, MIRROR, 2),
+    "forget_key": lambda c, lease, s: c.forget_key(lease, MIRROR),
     "begin_round": lambda c, lease, s: c.begin_round(lease, {"first": c.newest_csn() + 1}),
     "finish_round": lambda c, lease, s: c.finish_round(
         lease,
@@ -124,6 +125,8 @@ def prepare(catalog: Catalog, lease: Lease, name: str) -> Steps:
         catalog.finish_collection(lease, begun.collection_id)
     catalog.add_base_table(lease, replace(ORDERS, name="unused"))
     catalog.add_source(lease, SHOP)
+    if name == "forget_key":
+        catalog.add_mirror(lease, NATION, MIRROR, 2)
     rounds = [catalog.begin_round(lease, {"first": catalog.newest_csn() + 1})] if name.endswith("_round") else []
     if name == "begin_round":
         catalog.abandon_round(lease, rounds[0].round_id)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from headwater.algebra.time import Csn
-from headwater.capture.feeds import blamed, move_on, read_feeds
+from headwater.capture.feeds import blamed, forget_keys, move_on, read_feeds
 from headwater.capture.mirroring import carry_out, give_up
 from headwater.capture.ordering import SeenCommit, tag_of
 from headwater.capture.rounds import FromFeed, plan_round
@@ -145,6 +145,7 @@ def _round(
     healthy = [table for table in followed if table.problem is None and table.name not in mirrored]
     with ExitStack() as stack:
         batches, problems = read_feeds(context, stack, unreachable, newcomer)
+        forget_keys(context, lease, batches.values())
         looks = _look(context, healthy)
         histories = {
             look.table.name: [_seen(look.table.name, c) for c in look.commits if c.operation not in NO_DATA_CHANGE]

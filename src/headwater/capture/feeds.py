@@ -7,11 +7,11 @@ whose log is lost for good stops its tables until they are resynced: that is wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
 
 from headwater.capture.rounds import Round
-from headwater.catalog.fencing import Lease
+from headwater.catalog.fencing import Held, Lease
 from headwater.catalog.records import JsonObject, MirrorRecord, SourceRecord
 from headwater.context import Context
 from headwater.errors import DatabaseProblem, PublicationMissing, SlotLost, SourceProblem
@@ -55,6 +55,15 @@ def read_feeds(
             batches[source.source_id] = stack.enter_context(closing(batch))
             problems |= {name: problem.as_dict() for name, problem in batch.problems.items()}
     return batches, problems
+
+
+def forget_keys(context: Context, lease: Held, batches: Iterable[FeedBatch]) -> None:
+    """Before any change is numbered that a lost key may not tell apart."""
+    lost = {name for batch in batches for name in batch.lost_keys}
+    for mirror in context.catalog.mirrors() if lost else ():
+        if mirror.name in lost:
+            context.progress(f"{mirror.name}: its primary key was dropped and is not relied on any more")
+            context.catalog.forget_key(lease, mirror)
 
 
 def _read_with(mirrors: list[MirrorRecord], source: SourceRecord, newcomer: MirrorRecord | None) -> list[MirrorRecord]:

@@ -44,7 +44,7 @@ def target_of(context: Context, mirror: MirrorRecord) -> MirrorTarget:
         table.location,
         mirror.log_location,
         table.columns,
-        bool(mirror.described.get("key")),
+        mirror.described.get("key_oid") is not None,
         state,
     )
 

@@ -154,7 +154,8 @@ def _as_it_is(
             table=mirror.name,
             remedy="Change them back; or drop the views on it, untrack it, and track it as it is now.",
         )
-    return table, token
+    # Of rows before now another key tells nothing.
+    return replace(table, key_oid=before.key_oid if table.key_oid == before.key_oid else None), token
 
 
 def _listed(table: SourceTable) -> str:

@@ -76,6 +76,11 @@ class Mirrors(FencedTables):
                 insert_states(connection, [MirrorState(mirror.mirror_id, stored.since_csn, version)])
             return stored
 
+    def forget_key(self, lease: Held, mirror: MirrorRecord) -> None:
+        """Its source does not tell rows of a table apart by their key any more."""
+        with self._under(lease) as connection:
+            update_mirror(connection, mirror.name, described={**mirror.described, "key_oid": None})
+
     def mirror(self, name: str) -> MirrorRecord | None:
         """How a base table is kept; None for a Delta table of somebody else's."""
         with self._database.read() as connection:
@@ -122,11 +127,11 @@ class Mirrors(FencedTables):
             return Csn(connection.execute(wanted.where(_mirrors.c.name == name)).scalar() or BEGINNING)
 
     def require_logged(self, name: str, since: Csn) -> None:
-        """Raise unless all changes of a mirrored table after a csn are in its log."""
+        """Raise unless a mirrored table can be had at a csn, and all its changes after that are in its log."""
         kept = self.log_from(name)
         if since < kept:
             raise MomentBeforeHistory(
-                f"The changes of {name!r} are kept from csn {kept} on; those after csn {since} are asked for.",
+                f"{name!r} is kept from csn {kept} on; it is asked for as of csn {since}, or what changed since then.",
                 remedy=f"Ask for csn {kept} or later; keep more history (retention) to have more next time.",
                 table=name,
                 kept_from=kept,
@@ -142,6 +147,8 @@ def keep_log(connection: sa.Connection, mirror_id: str, moment: Csn, now: Micros
     reached = connection.execute(newest).scalar()
     own = _logs.c.mirror_id == mirror_id
     before = connection.execute(sa.select(_logs.c.log_from).where(own)).scalar()
+    if before is not None:
+        connection.execute(sa.delete(_states).where(_states.c.mirror_id == mirror_id, _states.c.csn < before))
     if reached is not None and reached > (before or BEGINNING):
         connection.execute(sa.delete(_logs).where(own))
         connection.execute(sa.insert(_logs).values(mirror_id=mirror_id, log_from=reached, said_at=now))

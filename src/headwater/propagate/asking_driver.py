@@ -24,8 +24,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.algebra.plan import Scan
-from headwater.algebra.query import Query
+from headwater.algebra.constraints import Knowledge
+from headwater.algebra.plan import Scan, scans
+from headwater.algebra.query import BaseDelta, Query
 from headwater.algebra.time import BEGINNING, Csn
 from headwater.capture.driver import capture, problem_of
 from headwater.capture.mirror_store import arrow_rows, arrow_schema_text, create_rows_table
@@ -37,6 +38,8 @@ from headwater.engine.spark import CommitTag, Written
 from headwater.errors import DatabaseUnavailable, InternalError
 from headwater.pinning import State, providing
 from headwater.propagate.asking import Asking, Follow, KeyPath, StateKey, askings, questions
+from headwater.propagate.completing import OwnRows
+from headwater.propagate.frontier import Frontier
 from headwater.sources.feed import Row
 from headwater.sources.postgres.answering import Answer, Followed, Relation, can_be_asked_by, can_follow
 from headwater.sources.postgres.connection import Address, Retry, connect
@@ -64,25 +67,39 @@ def append_asked(
     context: Context,
     view: ViewRecord,
     definition: Definition,
+    before: Frontier,
     queries: tuple[Query, ...],
     tag: CommitTag,
+    known: Knowledge,
 ) -> Written | None:
-    """Answer queries and append their answers to the view delta in one commit."""
+    """Answer the queries of a step, in their order, and append the answers to the view delta in one commit."""
     mirrors = asked_tables(context, definition.tables)
     names = [name for name, _ in view.stored]
     with context.engine.under(definition.settings), ExitStack() as kept:
-        answers = []
+        known = known if len(set(before.times)) == 1 else Knowledge()  # the view is of one moment
+        own = OwnRows(context, view, definition, known, before.high_water_mark, kept)
         for query in queries:
             moments = CatalogMoments(context.catalog, definition)
-            sources = moments.sources(BEGINNING)
+            sources: Sources | None = moments.sources(BEGINNING)
+            if sources is not None and _asks(query, mirrors):
+                sources = own.answer(query, sources)
+            if sources is None:
+                continue
             with _asked_for(context, definition, query, mirrors, sources):
                 text = view_delta_sql([query], names, sources)
-                answers.append(kept.enter_context(context.engine.staging.changes(text)).name)
-        frame = context.engine.compute(union_sql(answers))
+                own.answers.append(kept.enter_context(context.engine.staging.changes(text)).name)
+        frame = context.engine.compute(union_sql(own.answers))
         found = context.engine.columns(frame)[: len(view.stored)]
         if found != view.stored:
             raise InternalError(f"View {view.name} has columns {view.stored}, its delta {found}.")
         return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+
+
+def _asks(query: Query, mirrors: Mapping[str, MirrorRecord]) -> bool:
+    """Whether a query would ask a source for rows."""
+    return any(
+        scan.table in mirrors and not isinstance(query.terms[scan.leaf], BaseDelta) for scan in scans(query.plan)
+    )
 
 
 @contextmanager

@@ -163,7 +163,13 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         blocks.answered(written.rows if written else 0)
     else:
         queries = integrity.cut(step_of(context, definition, step).queries)
-        written = append_answers(context, view, definition, queries, tag) if queries else None
+        written = None
+        if queries and _asks(context, definition):
+            from headwater.propagate.asking_driver import append_asked
+
+            written = append_asked(context, view, definition, before, queries, tag, integrity.known)
+        elif queries:
+            written = append_answers(context, view, definition, queries, tag)
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
     told = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
@@ -181,10 +187,6 @@ def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
-    if _asks(context, definition):
-        from headwater.propagate.asking_driver import append_asked
-
-        return append_asked(context, view, definition, queries, tag)
     moments = CatalogMoments(context.catalog, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:

@@ -12,8 +12,8 @@ are told by the view with R_i @ a and the T_j: its rows with that k all come fro
 The functional dependency is "k determines everything that leaf i gives"; outputs over leaf i must be over leaf i alone,
 and all others are copied from v. That answers deletions and all updates that change no column of a condition: what
 [SzeLing00 §4.3] does with DELETE and UPDATE statements by key. Which key was there at a is read off X: what the first
-net change of k takes away was there before, and if k is a key at a it is r. At a alone: later rows with the same k, were
-they two at once, each meet what r meets. What this does not answer is returned, to be asked of the tables: keys that
+net change of k takes away was there before, and if k is a key at a it is r. At a alone: later rows with the same k,
+even two at once, each meet what r meets. What this does not answer is returned, to be asked of the tables: keys that
 were not there, and keys that changed where a condition looks, each with *all* its changes.
 
 *Shown by another.* Rows of the view fulfil its conditions, so a column that a condition of the product equates with a

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headwater.algebra.constraints import Constraint, ForeignKey, Knowledge
+from headwater.algebra.constraints import Constraint, ForeignKey, Holding, Knowledge, Unique
 from headwater.algebra.nodes import blocks_of
 from headwater.algebra.plan import Plan, scans
 from headwater.algebra.product import products
@@ -142,8 +142,9 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     worth = _Worth(context, definition, moments)
     declared = [each.record.constraint for each in seen]
     wanted = useful(plans, [each for each in declared if not isinstance(each, ForeignKey) or worth(each)])
+    kept = keys_of_sources(context, definition)
     if not wanted:
-        return Integrity()
+        return Integrity(kept)
     own = [each for each in seen if each.record.constraint in wanted]
     todo = needed(plans, interval, own, moments)
     usable = [each.record.constraint for each in own if each.record.held is not None]
@@ -153,7 +154,7 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
         found = look(DeltaRelations(moments), todo, signed, interval, lambda text: ask(context, text))
     except HeadwaterError as error:  # what keeps the step from being run, if anything, it says itself
         context.progress(f"constraints could not be checked and are not used: {error.message}")
-        return Integrity(unchecked=error.as_dict())
+        return Integrity(kept, unchecked=error.as_dict())
     for name, problem in found.broken.items():
         context.progress(f"constraint {name} is broken at csn {problem['csn']}: not used from there on")
     record(context, lease, todo, found)
@@ -161,7 +162,20 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     for each, check in todo.checks:
         name = each.record.name
         after[name] = learned(after[name], check, found.first_broken(name))
-    return Integrity(knowledge(after.values()), CountedSigns(moments, interval, found.signs), found.broken)
+    known = Knowledge(knowledge(after.values()).holdings + kept.holdings)
+    return Integrity(known, CountedSigns(moments, interval, found.signs), found.broken)
+
+
+def keys_of_sources(context: Context, definition: Definition) -> Knowledge:
+    """The primary keys that databases keep themselves; capture forgets one before it numbers what may break it."""
+    found = []
+    for table in definition.tables:
+        mirror = context.catalog.mirror(table)
+        if mirror is not None and mirror.described.get("key_oid") is not None:
+            key = Unique(table, tuple(mirror.described["key"]), primary=True)
+            since = context.catalog.base_table(table).since_csn
+            found.append(Holding(key, Interval(since, context.catalog.newest_csn())))
+    return Knowledge(tuple(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,7 +403,7 @@ class _Run:
                 own = dict(zip(each.attributes, each.columns, strict=True))
                 found = equalities(product.conditions, start.attributes, each.attributes)
                 pairs = tuple(
-                    (own[attribute], _renamed(value, names))
+                    (own[attribute], renamed(value, names))
                     for value, attribute, condition in found
                     if isinstance(condition, exp.EQ)
                 )
@@ -438,7 +438,7 @@ def _without(query: Query, empty: set[LeafChange]) -> Query | None:
     return replace(query, terms=tuple(terms))
 
 
-def _renamed(value: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+def renamed(value: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
     """An expression over a scan's attributes as one over its columns."""
 
     def rename(part: exp.Expr) -> exp.Expr:

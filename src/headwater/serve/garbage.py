@@ -183,7 +183,10 @@ class _Sweep:
             self.sweeper.compact(location)
 
     def _prune_log(self, plan: GarbagePlan, mirror_id: str, log: LogGarbage) -> None:
-        """Under the lease of capture, which writes it; what is left now is part of what goes the next time."""
+        """Under the lease of capture, which writes it; what is left now is part of what goes the next time.
+
+        Nobody reads the table as it was before the state from which the log leads on.
+        """
         with self.catalog.lease(CAPTURE, wait=self.patience):
             if all(mirror.mirror_id != mirror_id for mirror in self.catalog.mirrors()):
                 return
@@ -191,8 +194,11 @@ class _Sweep:
             spare = (Interval(BEGINNING, log.spare),)
             self.sweeper.run(prune_view_delta_sql(log.location, spare), f"pruning the log of {log.name}")
             self._trim(log.location, self.sweeper.standing_at(log.location, plan.files_since()))
+            self.sweeper.compact(log.location)
+            table, state = self.catalog.base_table(log.name), self.catalog.mirror_state(log.name, log.spare)
         hours = _hours(self.clock(), plan.files_since())
         self.sweeper.run(vacuum_sql(log.location, hours), f"vacuuming the log of {log.name}")
+        self._vacuum_versions(plan, log.name, table.location, state.version)
 
     def _trim(self, location: str, since: Micros | None) -> None:
         """Let the log of a table forget what is older than the commit of the oldest version that somebody may name.
@@ -218,20 +224,24 @@ class _Sweep:
         if now is not None:
             hours = _hours(self.clock(), plan.files_since())
             self.sweeper.run(vacuum_sql(now, hours), f"vacuuming the view delta of {view.name}")
-        since = self._needed_since(plan, view)
+        self._vacuum_versions(plan, view.name, view.location, view.oldest_version)
+
+    def _vacuum_versions(self, plan: GarbagePlan, name: str, location: str, oldest: int) -> None:
+        """Take the files of a table that no version from ``oldest`` on needs."""
+        since = self._needed_since(plan, location, oldest)
         if since is not None:
-            self.sweeper.run(vacuum_sql(view.location, _hours(self.clock(), since)), f"vacuuming {view.name}")
+            self.sweeper.run(vacuum_sql(location, _hours(self.clock(), since)), f"vacuuming {name}")
 
     def _present_delta(self, view: ViewGarbage) -> str | None:
         """The view delta of the plan, unless a recomputation has begun another since."""
         there = any(each.delta_location == view.delta_location for each in self.catalog.views())
         return view.delta_location if there else None
 
-    def _needed_since(self, plan: GarbagePlan, view: ViewGarbage) -> Micros | None:
-        """Files of the view's table that were live at this moment or later stay; None: how long is not known."""
-        if self.sweeper.newest_version(view.location) <= view.oldest_version:
+    def _needed_since(self, plan: GarbagePlan, location: str, oldest: int) -> Micros | None:
+        """Files of a table that were live at this moment or later stay; None: how long is not known."""
+        if self.sweeper.newest_version(location) <= oldest:
             return plan.files_since()
-        replaced_at = self.sweeper.committed_at(view.location, view.oldest_version + 1)
+        replaced_at = self.sweeper.committed_at(location, oldest + 1)
         return None if replaced_at is None else plan.files_since(replaced_at)
 
 

@@ -10,7 +10,7 @@ Tables are called by the lake's names here; rows have the columns that the table
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -88,6 +88,11 @@ class FeedBatch(Protocol):
     @property
     def problems(self) -> Mapping[str, SourceProblem]:
         """Tables of which the log may not have told all: their changes are left out."""
+        ...
+
+    @property
+    def lost_keys(self) -> Collection[str]:
+        """Tables whose rows their key need not tell apart any more, from these transactions on."""
         ...
 
     @property

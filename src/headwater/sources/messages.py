@@ -144,6 +144,10 @@ class MessageBatch:
     def problems(self) -> Mapping[str, SourceProblem]:
         return {}
 
+    @property
+    def lost_keys(self) -> frozenset[str]:
+        return frozenset()
+
     def close(self) -> None:
         """Nothing is held open."""
 

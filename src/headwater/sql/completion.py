@@ -10,10 +10,11 @@ Changes are always taken net here: a row inserted and deleted within a csn would
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
-from headwater.sql.dialect import call, column, is_not_null, named, subquery
+from headwater.sql.dialect import call, column, is_not_null, named, quoted, subquery
 from headwater.sql.fates import net_changes, over_key, with_bookkeeping
 from headwater.sql.relations import COUNT, CSN
 
@@ -54,6 +55,17 @@ def completed(
     same = exp.and_(*(exp.EQ(this=column(output, "v"), expression=column(name, "c")) for name, output in shown.items()))
     select = exp.select(*values, named(count, COUNT), named(csn, CSN)).from_(subquery(told, "c"))
     return select.join(subquery(view, "v"), on=same, join_type="INNER").where(column(TOLD, "c"))
+
+
+def timed_view(rows: exp.Query, answers: Sequence[str], names: Sequence[str]) -> exp.Query:
+    """Counted rows of a view, which have no CSN, and kept view deltas, which have one."""
+    bigint = exp.DataType.build("BIGINT")
+    base = exp.select(
+        *(column(name) for name in names), column(COUNT), named(exp.Cast(this=exp.null(), to=bigint), CSN)
+    ).from_(subquery(rows, "r"))
+    kept = [exp.select(*with_bookkeeping(names)).from_(exp.Table(this=quoted(name))) for name in answers]
+    parts: list[exp.Query] = [base, *kept]
+    return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)
 
 
 def to_be_asked(told: exp.Query, columns: Sequence[str]) -> exp.Query:

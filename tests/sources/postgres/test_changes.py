@@ -159,7 +159,7 @@ def test_a_transaction_of_any_size_waits_on_disk() -> None:
     stream = chain([build.begin(10, AT, 1), TELL], repeat(message, 2000), [build.commit(10, 15, AT)])
     pieces = split(stream, Xid(2), "db")
     transactions, reached = collected(pieces, spool, (T,), Lsn(0), "db")
-    with closing(Batch(transactions, reached, True, (), spool)):
+    with closing(Batch(transactions, reached, True, (), frozenset(), spool)):
         assert spool._rolled  # type: ignore[attr-defined]
         assert sum(1 for _ in transactions[0].changes()) == 2000
     assert spool.closed

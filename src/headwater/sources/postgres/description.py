@@ -29,11 +29,11 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated
 ORDER BY a.attnum
 """
 _KEY = """
-SELECT a.attname
-FROM pg_index AS i
-CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
-JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = %s AND i.indisprimary
+SELECT a.attname, c.oid
+FROM pg_constraint AS c
+CROSS JOIN LATERAL unnest(c.conkey) WITH ORDINALITY AS k (attnum, place)
+JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.attnum
+WHERE c.conrelid = %s AND c.contype = 'p'
 ORDER BY k.place
 """
 _TYPE = """
@@ -83,8 +83,9 @@ def describe(
         for column, type_oid, modifier in attributes
         if only is None or column in only
     )
-    key = tuple(str(row[0]) for row in connection.execute(_KEY, (oid,)))
-    return SourceTable(oid, name, columns, key, ReplicaIdentity(identity))
+    key = connection.execute(_KEY, (oid,)).fetchall()
+    names, constraint = tuple(str(row[0]) for row in key), int(key[0][1]) if key else None
+    return SourceTable(oid, name, columns, names, ReplicaIdentity(identity), constraint)
 
 
 def _require_decoded(name: TableName, kind: str, persistence: str, is_parent: bool) -> None:

@@ -75,6 +75,7 @@ class PostgresBatch:
     position: Position
     complete: bool
     problems: Mapping[str, SourceProblem]
+    lost_keys: frozenset[str]
     _batch: Batch
 
     @property
@@ -114,7 +115,8 @@ class PostgresFeed:
         problems = {names[problem.table]: problem for problem in batch.problems}
         healthy = tuple(each for each in self._followed if each.name not in problems)
         transactions = tuple(_transaction(each, healthy, self._offset) for each in batch.transactions)
-        return PostgresBatch(transactions, position_of(batch.position), batch.complete, problems, batch)
+        keyless = frozenset(each.name for each in self._followed if each.table.oid in batch.lost_keys)
+        return PostgresBatch(transactions, position_of(batch.position), batch.complete, problems, keyless, batch)
 
     def confirm(self, position: Position) -> None:
         self._reader.confirm(Lsn(position["lsn"]))

@@ -8,7 +8,7 @@ PostgreSQL's catalog), and looked at with every batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg import sql
@@ -38,6 +38,7 @@ SELECT c.oid, n.oid FROM pg_publication_namespace AS n JOIN pg_class AS c ON c.r
 WHERE n.pnpubid = %s AND c.oid = ANY(%s)
 """
 _IDENTITIES = "SELECT c.oid, c.relreplident::text FROM pg_class AS c WHERE c.oid = ANY(%s)"
+_KEYS = "SELECT c.oid FROM pg_constraint AS c WHERE c.oid = ANY(%s)"
 _BY_SCHEMA_SINCE = 150000
 
 
@@ -84,6 +85,13 @@ def problems(
     return tuple(problem for problem in found if problem is not None)
 
 
+def lost_keys(connection: Connection, tables: Sequence[SourceTable]) -> frozenset[int]:
+    """The oids of tables whose rows nothing has told apart at every moment since they were described."""
+    oids = [table.key_oid for table in tables if table.key_oid is not None]
+    kept = {row[0] for row in connection.execute(_KEYS, (oids,))} if oids else set()
+    return frozenset(table.oid for table in tables if table.key_oid is not None and table.key_oid not in kept)
+
+
 def _problem(table: SourceTable, identity: str | None, joined: Membership, now: Membership) -> SourceProblem | None:
     if identity is None:
         return TableReplaced(
@@ -107,9 +115,7 @@ def _problem(table: SourceTable, identity: str | None, joined: Membership, now: 
         )
     if identity != ReplicaIdentity.FULL.value:
         try:
-            require_full_identity(
-                SourceTable(table.oid, table.name, table.columns, table.key, ReplicaIdentity(identity))
-            )
+            require_full_identity(replace(table, replica_identity=ReplicaIdentity(identity)))
         except SourceProblem as problem:
             return problem
     return None

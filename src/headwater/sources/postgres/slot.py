@@ -41,7 +41,7 @@ from headwater.errors import DatabaseNotReady, InvalidInput, SlotLost, SourcePro
 from headwater.sources.postgres.changes import split
 from headwater.sources.postgres.connection import Connection, Retry, translated
 from headwater.sources.postgres.positions import Lsn, Xid, format_lsn, parse_lsn
-from headwater.sources.postgres.publication import Membership, problems
+from headwater.sources.postgres.publication import Membership, lost_keys, problems
 from headwater.sources.postgres.spool import Batch, SpoolFactory, collected, spool_beyond
 from headwater.sources.postgres.tables import SourceTable
 
@@ -241,6 +241,7 @@ class SlotReader:
             transactions, reached = collected(pieces, spool, self._tables, position, self._database)
             # After the peek: what the publication left out of it is noticed with it.
             found = problems(connection, self._tables, self._joined, self._database)
+            lost = lost_keys(connection, self._tables)
         except BaseException:
             spool.close()
             raise
@@ -250,7 +251,7 @@ class SlotReader:
             passed = [end for end in self._ends if end <= now.flushed]
             self._ends = [end for end in self._ends if end > now.flushed][:_ENDS]
             reached = max(reached, *passed) if passed else reached
-        return Batch(transactions, reached, complete, found, spool)
+        return Batch(transactions, reached, complete, found, lost, spool)
 
     def _advance(self, connection: Connection, position: Lsn) -> None:
         state = slot_state(connection, self._slot)

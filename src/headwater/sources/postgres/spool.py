@@ -101,6 +101,8 @@ class Batch:
     """Whether it has all that the server had flushed when it was read, and was not cut short."""
     problems: tuple[SourceProblem, ...]
     """Tables of which the log may not have told all: leave their changes, and store the problem in their stead."""
+    lost_keys: frozenset[int]
+    """The oids of tables whose primary key is no more: it may not tell rows apart in these transactions."""
     _spool: IO[bytes]
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ def table_as_json(table: SourceTable) -> dict[str, Any]:
             for column in table.columns
         ],
         "key": list(table.key),
+        "key_oid": table.key_oid,
         "identity": table.replica_identity.value,
     }
 
@@ -40,6 +41,7 @@ def table_of_json(stored: dict[str, Any]) -> SourceTable:
         ),
         key=tuple(stored["key"]),
         replica_identity=ReplicaIdentity(stored["identity"]),
+        key_oid=stored.get("key_oid"),
     )
 
 

@@ -65,6 +65,8 @@ class SourceTable:
     key: tuple[str, ...]
     """The columns of the primary key; empty without one."""
     replica_identity: ReplicaIdentity
+    key_oid: int | None = None
+    """Of the constraint that keeps the key: it does not survive that the key is dropped and made anew."""
 
     @property
     def spark_columns(self) -> tuple[tuple[str, str], ...]:
