@@ -369,6 +369,20 @@ def test_a_narrow_replica_identity_is_noticed_before_and_after_the_change(orders
             list(updated.changes())
 
 
+def test_a_key_that_is_dropped_is_noticed_with_the_first_change_also_when_it_is_back(orders: Source) -> None:
+    joined = orders.follow("public.orders")
+    reader = orders.reader(joined)
+    (table,) = orders.tables
+    orders.run("INSERT INTO public.orders VALUES (1, 'x')")
+    with closing(reader.read(orders.position)) as batch:
+        assert batch.lost_keys == frozenset()
+    orders.run("ALTER TABLE public.orders DROP CONSTRAINT orders_pkey; INSERT INTO public.orders VALUES (1, 'twin')")
+    orders.run("DELETE FROM public.orders WHERE body = 'twin'; ALTER TABLE public.orders ADD PRIMARY KEY (id)")
+    with closing(reader.read(orders.position)) as batch:
+        assert batch.lost_keys == {table.oid}
+        assert batch.problems == ()
+
+
 def test_changed_columns_and_tables_are_noticed(orders: Source) -> None:
     orders.run("CREATE TABLE public.other (x int)")
     joined = orders.follow("public.orders", "public.other")
