@@ -36,6 +36,7 @@ HEAVY = (
     "spark/test_constructs.py",
     "spark/test_mirrors.py",
     "spark/test_moments.py",
+    "spark/test_own_rows.py",
     "spark/test_query_mode.py",
     "spark/test_readers.py",
     "spark/test_sql_front_end.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.engine import priority
-from headwater.engine.priority import give_way
+from headwater.engine.priority import IDLE, give_way
 
 # A process with a thread of its own, which starts another when told to.
 CHILD = """
@@ -21,24 +21,29 @@ threading.Thread(target=nap, daemon=True).start()
 print("ready", flush=True)
 sys.stdin.readline()
 threading.Thread(target=nap, daemon=True).start()
-print(*sorted(os.getpriority(os.PRIO_PROCESS, int(task)) for task in os.listdir("/proc/self/task")), flush=True)
+tasks = [int(task) for task in os.listdir("/proc/self/task")]
+print(*sorted(os.getpriority(os.PRIO_PROCESS, task) for task in tasks), flush=True)
+print(*(os.sched_getscheduler(task) == os.SCHED_IDLE for task in tasks), flush=True)
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells which threads there are")
-def test_processes_below_give_way_with_all_their_threads_and_this_one_does_not() -> None:
+@pytest.mark.parametrize("idle", [False, True])
+def test_processes_below_give_way_with_all_their_threads_and_this_one_does_not(idle: bool) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    lower = min(19, own + 5)
+    lower = own if idle else min(19, own + 5)
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdin is not None
     assert child.stdout is not None
     try:
         assert child.stdout.readline() == "ready\n"
-        assert give_way(lower) >= 2
+        assert give_way(IDLE if idle else lower) >= 2
         child.stdin.write("go\n")
         child.stdin.flush()
         assert child.stdout.readline().split() == [str(lower)] * 3
+        assert child.stdout.readline().split() == [str(idle)] * 3
         assert os.getpriority(os.PRIO_PROCESS, 0) == own
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
     finally:
         child.kill()
         child.communicate()

@@ -175,8 +175,9 @@ def test_changes_that_no_moment_kept_needs_go_from_the_logs(shop: Shop) -> None:
     lake.collect(grace=0)
     assert spark.sql(f"SELECT * FROM delta.`{log}` WHERE __hw_csn <= {end}").count() == 0
     assert_rows_equal(frame, spark.createDataFrame(shop.at(inside)["orders"], ORDERS), label="as it was pinned")
-    for csn in (start, end):  # ends of rounds
-        assert_rows_equal(lake.read("orders", at=csn), spark.createDataFrame(shop.at(csn)["orders"], ORDERS))
+    with pytest.raises(MomentProblem):
+        lake.read("orders", at=start)  # the end of a round, whose version of the copy may be gone
+    assert_rows_equal(lake.read("orders", at=end), spark.createDataFrame(shop.at(end)["orders"], ORDERS))
     with lake.snapshot() as snapshot:
         assert_rows_equal(snapshot.table("orders"), spark.createDataFrame(shop.at(end)["orders"], ORDERS))
     shop.run("INSERT INTO orders VALUES (60, 1, 3, 'on')", "DELETE FROM orders WHERE note = 'go'")

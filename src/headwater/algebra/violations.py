@@ -5,8 +5,9 @@
 **On changes.** Let a constraint hold at a; over (a, b] it can be broken only at keys that somebody touched, and not by
 every touch. So that nobody has to read a whole table again:
 
-- ``Unique``: only a key with an *inserted* row can get a second one. Of the state at a, the rows with such keys are
-  needed; their number at each csn follows by running sums.
+- ``Unique``: only a key that has *more* rows after some csn than before it can get a second one. Of the state at a, the
+  rows with such keys are needed; their number at each csn follows by running sums. Updates and deletions by key need
+  nothing of it.
 - ``ForeignKey``: a key can be broken by an inserted referring row, or by a deleted referred one. Of the referred table
   at a, the rows with such keys are needed. Of the **referring** table at a, only rows that refer to a *deleted* key:
   if no referred row of key k was deleted and one was there at a, k is never broken; and if none was there at a,
@@ -19,6 +20,7 @@ what the SQL of ``headwater.sql.verification`` is compared with.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -72,9 +74,9 @@ def violations_over(constraint: Constraint, tables: Tables, columns: Columns, in
     found: list[Violation] = []
     match constraint:
         case Unique(primary=primary):
-            inserted = {key_of(row) for row, count, _ in changes if count > 0}
-            known = before.where(lambda row: key_of(row) in inserted)
-            for key, counts in _running(known, changes, key_of, inserted).items():
+            grown = _grown(changes, key_of)
+            known = before.where(lambda row: key_of(row) in grown)
+            for key, counts in _running(known, changes, key_of, grown).items():
                 if primary or None not in key:
                     most = 0 if None in key else 1
                     rows = _at_every_csn(counts, interval)
@@ -110,6 +112,14 @@ def _key(names: Sequence[str], columns: Sequence[str]) -> KeyOf:
 
 def _counted(state: ZSet, names: Sequence[str], columns: Sequence[str]) -> dict[Row, int]:
     return state.project(_key(names, columns)).counts()
+
+
+def _grown(changes: ZSet, key_of: KeyOf) -> set[Row]:
+    """The keys that some csn gives more rows than it takes away."""
+    net: Counter[tuple[Row, Csn | None]] = Counter()
+    for row, count, csn in changes:
+        net[key_of(row), csn] += count
+    return {key for (key, _), count in net.items() if count > 0}
 
 
 def _running(before: ZSet, changes: ZSet, key_of: KeyOf, keys: set[Row]) -> dict[Row, list[tuple[Csn, int]]]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from headwater.cli.output import console, duration, print_json, print_table
 from headwater.cli.session import Session
+from headwater.engine.priority import IDLE
 
 if TYPE_CHECKING:
     from headwater.measured import ViewMeasure
@@ -140,7 +141,12 @@ def run(
         str | None, typer.Option("--for", metavar="TIME", help="Stop after so long; without it, at SIGTERM.")
     ] = None,
     nice: Annotated[
-        int, typer.Option(min=0, max=19, help="Give way to readers on this machine: the niceness of Spark and of us.")
+        int,
+        typer.Option(
+            min=0,
+            max=IDLE,
+            help="Give way to readers on this machine: the niceness of Spark and of us; 20: run when nobody else does.",
+        ),
     ] = 0,
 ) -> None:
     """Keep views within their promises (response_time, max_staleness) until stopped; one JSON line a decision."""

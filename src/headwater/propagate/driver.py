@@ -156,7 +156,7 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     context.progress(f"{view.name}: propagating {before} to {after}")
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
     over = Interval(before.high_water_mark, max(after.times))
-    integrity = integrity_of_step(context, lease, definition, over)
+    integrity = integrity_of_step(context, lease, view, definition, over)
     blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
     if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
         written = _append_change(context, view, definition, over, tag, blocks)
@@ -217,7 +217,7 @@ def _append_change(
 
 
 def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
-    if not answer.queries:
+    if answer.is_empty:
         return None
     frame = context.engine.compute(answer.text(_names(view)))
     answered = context.engine.columns(frame)[: len(view.stored)]

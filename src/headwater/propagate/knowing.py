@@ -9,8 +9,8 @@ A constraint found broken is told (``broken``), recorded with the keys that brea
 step's queries are run uncut. It is used again when somebody has verified it on a later state (``headwater.declaring``).
 Whole states are never looked at on the way of a refresh.
 
-Only foreign keys that a block of the view joins on, and the keys that these refer to, are looked at: nothing else cuts
-queries. A view without any asks nothing and costs nothing.
+Only foreign keys that a block of the view joins on, the keys that these refer to, and a key by which the view's own
+rows tell a change (``completing``) are looked at. A view without any asks nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from headwater.algebra.query import Query
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.constraints import Seen
 from headwater.catalog.fencing import Held
-from headwater.catalog.records import JsonObject
+from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
 from headwater.engine.failures import translated
 from headwater.errors import HeadwaterError, UnknownName
+from headwater.propagate.completing import telling_keys
 from headwater.propagate.extents import table_extent
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog
@@ -134,7 +135,9 @@ class Integrity:
         return told if self.unchecked is None else {**told, "unchecked": self.unchecked}
 
 
-def integrity_of_step(context: Context, lease: Held, definition: Definition, interval: Interval) -> Integrity:
+def integrity_of_step(
+    context: Context, lease: Held, view: ViewRecord, definition: Definition, interval: Interval
+) -> Integrity:
     """Check what a step over the interval can use, and record what was found."""
     seen = context.catalog.seen_constraints()
     plans = blocks_of(definition.plan, definition.nodes)
@@ -142,6 +145,7 @@ def integrity_of_step(context: Context, lease: Held, definition: Definition, int
     worth = _Worth(context, definition, moments)
     declared = [each.record.constraint for each in seen]
     wanted = useful(plans, [each for each in declared if not isinstance(each, ForeignKey) or worth(each)])
+    wanted |= telling_keys(context, view, definition, declared, interval)
     kept = keys_of_sources(context, definition)
     if not wanted:
         return Integrity(kept)

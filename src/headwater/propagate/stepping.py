@@ -62,9 +62,16 @@ class Prepared:
     sources: Sources
     broadcast: frozenset[str]
     after: Csn | None = None  # of the answers, only rows of later csns count
+    answers: tuple[str, ...] = ()  # that are kept already
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.queries and not self.answers
 
     def text(self, names: Sequence[str]) -> str:
-        return view_delta_sql(self.queries, names, self.sources, broadcast=self.broadcast, after=self.after)
+        return view_delta_sql(
+            self.queries, names, self.sources, broadcast=self.broadcast, after=self.after, kept=self.answers
+        )
 
 
 def is_plain_type(kind: str) -> bool:
@@ -99,7 +106,7 @@ class Stepping:
         self._definition = definition
         self._moments = moments
         self._log = log
-        self._stack = stack
+        self.stack = stack
         self._steps = 0
         self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
         self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept
@@ -193,12 +200,12 @@ class Stepping:
         return all(is_plain_type(kinds.get(name, "")) for name in scan.columns)
 
     def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
-        return self._stack.enter_context(self._context.engine.staging.changes(text, spreads))
+        return self.stack.enter_context(self._context.engine.staging.changes(text, spreads))
 
     def stage_leaves(
         self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
     ) -> dict[Key, StagedRows]:
-        return self._stack.enter_context(self._context.engine.staging.leaf_changes(texts, spreads))
+        return self.stack.enter_context(self._context.engine.staging.leaf_changes(texts, spreads))
 
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
         """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""

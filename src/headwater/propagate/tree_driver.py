@@ -27,6 +27,7 @@ from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
 from headwater.definition import Definition
 from headwater.propagate.choosing import Past, Wanted, cheapest, price
+from headwater.propagate.completing import OwnRows
 from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of, n_term
 from headwater.propagate.fate_driver import prepared_by_fates
 from headwater.propagate.fates import change_by_fates
@@ -43,6 +44,7 @@ from headwater.sql.relations import Sources
 from headwater.sql.render import state_relation
 
 _REMEMBERED = 5  # steps whose figures are looked at
+OWN_ROWS = "own rows"  # the change of a block as told by the view itself
 
 
 @dataclass(slots=True)
@@ -102,6 +104,7 @@ class Blocks:
         self, context: Context, view: ViewRecord, definition: Definition, wanted: Wanted, integrity: Integrity
     ) -> None:
         self._context = context
+        self._view = view
         self._definition = definition
         self._wanted = wanted
         self._integrity = integrity
@@ -129,6 +132,8 @@ class Blocks:
         match report.strategy:
             case Wanted.N_TERM.value:
                 ready = self._terms(plan, interval, log, sources, stepping)
+                if ready.answers:
+                    report.strategy = OWN_ROWS
             case Wanted.RECOMPUTE.value:
                 whole = change_over(plan, interval, log, Recompute())
                 ready = replace(stepping.prepared(whole.answer, sources), after=interval.start)
@@ -149,8 +154,17 @@ class Blocks:
     # ------------------------------------------------------------------ terms
 
     def _terms(self, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping) -> Prepared:
-        """One term for each changed leaf, or for each piece of its change where that spares some."""
+        """One term for each changed leaf, or for each piece of its change where that spares some; a single one from the
+        view's own rows where these tell it."""
         left = self._integrity.cut(_n_terms(plan, interval, log))
+        if not self._definition.nodes and len(left) == 1:
+            own = OwnRows(
+                self._context, self._view, self._definition, self._integrity.known, interval.start, stepping.stack
+            )
+            if own.is_worth(left[0]):
+                rest = own.answer(left[0], sources)
+                ready = Prepared((), sources, frozenset()) if rest is None else stepping.prepared(left, rest)
+                return replace(ready, answers=tuple(own.answers))
         if not self._integrity.splits(plan, interval, left):
             return stepping.prepared(left, sources)
         widened = self._through_union(plan, interval, sources)

@@ -57,12 +57,15 @@ def completed(
     return select.join(subquery(view, "v"), on=same, join_type="INNER").where(column(TOLD, "c"))
 
 
-def timed_view(rows: exp.Query, answers: Sequence[str], names: Sequence[str]) -> exp.Query:
-    """Counted rows of a view, which have no CSN, and kept view deltas, which have one."""
+def timed_view(
+    rows: exp.Query, answers: Sequence[str], names: Sequence[str], within: exp.Expr | None = None
+) -> exp.Query:
+    """Counted rows of a view, which have no CSN, and kept view deltas, which have one; of the rows those ``within``."""
     bigint = exp.DataType.build("BIGINT")
     base = exp.select(
         *(column(name) for name in names), column(COUNT), named(exp.Cast(this=exp.null(), to=bigint), CSN)
     ).from_(subquery(rows, "r"))
+    base = base if within is None else base.where(within)
     kept = [exp.select(*with_bookkeeping(names)).from_(exp.Table(this=quoted(name))) for name in answers]
     parts: list[exp.Query] = [base, *kept]
     return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts)

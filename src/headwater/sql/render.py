@@ -52,13 +52,15 @@ def view_delta_sql(
     *,
     broadcast: frozenset[str] = frozenset(),
     after: Csn | None = None,
+    kept: Sequence[str] = (),
     pretty: bool = False,
 ) -> str:
     """One statement that computes all the queries: the view's columns, count and csn.
 
     ``broadcast`` names leaves whose changes are few: they go to every task. ``after``: only rows of later csns.
+    ``kept`` are answers that are there already, under these names.
     """
-    relation = delta_relation(queries, names, sources, broadcast=broadcast)
+    relation = delta_relation(queries, names, sources, broadcast=broadcast, kept=kept)
     if after is not None:
         columns = [column(name) for name in (*names, COUNT, CSN)]
         later = exp.GT(this=column(CSN), expression=exp.Literal.number(after))
@@ -67,9 +69,15 @@ def view_delta_sql(
 
 
 def delta_relation(
-    queries: Sequence[Query], names: Sequence[str], sources: Sources, *, broadcast: frozenset[str] = frozenset()
+    queries: Sequence[Query],
+    names: Sequence[str],
+    sources: Sources,
+    *,
+    broadcast: frozenset[str] = frozenset(),
+    kept: Sequence[str] = (),
 ) -> exp.Query:
-    parts = [_Renderer(query, sources, broadcast).result(names) for query in queries]
+    parts: list[exp.Query] = [_Renderer(query, sources, broadcast).result(names) for query in queries]
+    parts += [exp.select(*(column(c) for c in (*names, COUNT, CSN))).from_(exp.Table(this=quoted(k))) for k in kept]
     return reduce(lambda left, right: exp.union(left, right, distinct=False, copy=False), parts[1:], parts[0])
 
 

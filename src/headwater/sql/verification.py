@@ -128,12 +128,12 @@ def _unique_over(
     if changes is None:
         return None
     before = _events(
-        "own", names, names, {ROWS: _number(1)}, _number(interval.start), _exists("inserted", [(n, n) for n in names])
+        "own", names, names, {ROWS: _number(1)}, _number(interval.start), _exists("grown", [(n, n) for n in names])
     )
     changed = _events("changes", names, names, {ROWS: column(COUNT, "changes")}, column(CSN, "changes"))
     ctes = {
         "changes": changes,
-        "inserted": _keys("changes", names, names, exp.GT),
+        "grown": _grown("changes", names),
         "own": relations.state(constraint.table, names, interval.start),
         "events": _union([before, changed]),
         **_totals(names, [ROWS], end_only),
@@ -264,6 +264,14 @@ def _exists(relation: str, pairs: Sequence[tuple[str, str]], of: str = "own") ->
     """Whether the relation has a row whose columns equal those of the row of ``of``, pair by pair."""
     same = exp.and_(*(exp.EQ(this=column(mine, relation), expression=column(outer, of)) for mine, outer in pairs))
     return exp.Exists(this=exp.select(_number(1)).from_(exp.Table(this=quoted(relation))).where(same))
+
+
+def _grown(relation: str, names: Sequence[str]) -> exp.Query:
+    """The keys that some csn gives more rows than it takes away; one that several do may be there several times."""
+    keys = [column(name) for name in names]
+    more = exp.GT(this=exp.Sum(this=column(COUNT)), expression=_number(0))
+    grouped = exp.select(*keys).from_(exp.Table(this=quoted(relation))).group_by(*keys, column(CSN))
+    return grouped.having(more)
 
 
 def _keys(relation: str, names: Sequence[str], called: Sequence[str], sign: type[exp.Binary]) -> exp.Query:

@@ -7,8 +7,8 @@ writer never waited, T_b when it was, T_v when the view had it. Figures 8 to 11 
 with gaps at a high and a medium rate, 15 what the time went into, 16 two table sizes.
 
 *Readers.* Processes of their own, on another engine (DuckDB), open a snapshot, read several views and tables in it and
-compare what must agree. They do so first alone, then while writers, releases and garbage collection go on without a
-pause.
+compare what must agree. They do so alone, then while writers, releases and garbage collection go on without a pause,
+and alone again.
 
 ``sf`` shrinks tables and updates of the paper alike. Everything is divided into the same number of transactions, so
 that the fixed costs of Spark do not grow with ``sf``.

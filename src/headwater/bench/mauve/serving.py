@@ -1,4 +1,8 @@
-"""Readers alone, and readers beside writers, releases and garbage collection that never pause."""
+"""Readers beside writers, releases and garbage collection that never pause; and alone, before and after.
+
+Alone before *and* after, for half of the time each: the writer leaves tables of more and smaller files behind, which
+take longer to read whoever else is there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.bench.mauve.experiments import VIEW, commit, make_tables
-from headwater.engine.priority import give_way
+from headwater.engine.priority import IDLE, give_way
 from headwater.errors import HeadwaterError, InvalidInput
 from headwater.genesis.mauve import TABLES, workload
 from headwater.genesis.stream import transactions
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 PACE = 1.0
 _START = 20.0  # seconds that a reader's process may take to begin
-NICENESS = 19
+NICENESS = IDLE
 GRACE = 60.0  # seconds: more than any statement here takes
 VIEWS = {
     "v": VIEW,
@@ -60,19 +64,24 @@ def measure(
             lake.set_retention(count=2)
             lake.release()
             give_way(NICENESS)  # Spark alone: the readers are processes of our own
-            progress(f"{readers} readers alone for {minutes:g} min")
-            alone = _read(folder / "lake", minutes * 60, readers)
+            progress(f"{readers} readers alone for {minutes / 2:g} min")
+            before = _read(folder / "lake", minutes * 30, readers)
             progress(f"{readers} readers beside maintenance for {minutes:g} min")
             with _Maintenance(spark, lake, stream, folder) as maintenance:
                 beside = _read(folder / "lake", minutes * 60, readers)
+            progress(f"{readers} readers alone for {minutes / 2:g} min")
+            after = _read(folder / "lake", minutes * 30, readers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    alone = [*before, *after]
     both = [*alone, *beside]
     return {
         "readers": readers,
         "minutes": minutes,
         "niceness_of_maintenance": NICENESS,
         "alone": _summary(alone),
+        "alone_before": _summary(before),
+        "alone_after": _summary(after),
         "beside": _summary(beside),
         "ratio": round(_median(beside) / _median(alone), 3),
         "violations": sum(len(each["violations"]) for each in both),
