@@ -75,6 +75,7 @@ def test_new_keys_and_columns_of_conditions_are_joined_as_ever(make_world: Calla
     world.check_law("v")
 
 
+@pytest.mark.heavy
 def test_a_small_view_answers_by_any_key_that_it_shows(make_world: Callable[..., World]) -> None:
     world = made(make_world, "small", "")
     world.lake._context.sizes = Sizes(large_table=40, small_view=0)
@@ -91,6 +92,7 @@ def test_a_small_view_answers_by_any_key_that_it_shows(make_world: Callable[...,
     world.check_law("v")
 
 
+@pytest.mark.heavy
 def test_a_key_that_the_data_breaks_is_not_relied_on(make_world: Callable[..., World]) -> None:
     world = made(make_world, "broken")
     world.run("INSERT INTO {o} VALUES (3, 0, 1, 5)")
@@ -104,6 +106,7 @@ def test_a_key_that_the_data_breaks_is_not_relied_on(make_world: Callable[..., W
     world.check_law("v")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_random_histories(make_world: Callable[..., World], seed: int) -> None:
     world = made(make_world, f"random {seed}")

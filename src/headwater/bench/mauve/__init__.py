@@ -64,7 +64,7 @@ def run(
             ]
     report = {
         "benchmark": "mauve",
-        "command": f"headwater bench mauve --sf {scale}",
+        "command": f"headwater bench mauve --sf {scale} --parts {','.join(parts)}",
         "machine": describe_machine(spark),
         **figures,
     }
