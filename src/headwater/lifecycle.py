@@ -21,8 +21,9 @@ from sqlglot import exp
 from headwater.algebra.plan import LeafId, scans
 from headwater.algebra.query import CsnRule, Query, Snapshot
 from headwater.algebra.time import Csn
-from headwater.apply.clustering import clustering_of, order_settings, ordered_text
-from headwater.apply.driver import create_delta_table, create_view_table, full_text, stored_text, view_delta_places
+from headwater.apply.clustering import kept_order
+from headwater.apply.driver import view_delta_places
+from headwater.apply.tables import ViewTable, create_delta_table, create_view_table, write_whole
 from headwater.calibration import timed_capture
 from headwater.capture.driver import capture
 from headwater.catalog.fencing import Lease
@@ -57,8 +58,7 @@ from headwater.measured import gather, require_feasible
 from headwater.pinning import table_rows
 from headwater.propagate.choosing import Wanted
 from headwater.propagate.driver import require_captured
-from headwater.propagate.extents import table_extent
-from headwater.propagate.states import require_askable, typed_states, whole_states
+from headwater.propagate.states import require_askable, typed_states
 from headwater.refresh import Policy, bring_below
 from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
 from headwater.schedule.service_level import POLICIES, ServiceLevel
@@ -443,21 +443,15 @@ def _make(
     try:
         context.progress(f"{statement.name}: computing at csn {draft.csn}")
         stored = (*draft.columns, *draft.definition.hidden)
-        cluster_by, rows = _clustering(context, statement, draft)
-        create_view_table(context, location, stored, cluster_by, draft.layout)
+        cluster_by, rows = kept_order(context, draft.definition, draft.columns, statement.cluster_by)
+        table = ViewTable(location, stored, cluster_by, draft.layout)
+        create_view_table(context, table)
         create_delta_table(context, delta_location, stored)
-        names = [name for name, _ in stored]
-        tag = CommitTag(
-            f"headwater:{view_id}:apply", step.step_id, {"step": step.step_id, "view": statement.name, "csn": draft.csn}
-        )
+        facts = {"step": step.step_id, "view": statement.name, "csn": draft.csn}
+        tag = CommitTag(f"headwater:{view_id}:apply", step.step_id, facts)
         began = time.monotonic()
-        with (
-            whole_states(context, draft.definition, draft.csn),
-            context.engine.under({**draft.definition.settings, **order_settings(cluster_by, rows)}),
-        ):
-            text = stored_text(draft.layout, full_text(context, draft.definition, names, draft.csn), names, draft.csn)
-            frame = context.engine.compute(ordered_text(text, cluster_by))
-            written = context.engine.append(frame, location, tag, f"computing {statement.name}")
+        doing = f"computing {statement.name}"
+        written = write_whole(context, draft.definition, table, draft.csn, tag, doing, rows=rows)
         seconds = time.monotonic() - began
         if written is None:
             raise InternalError(f"The first commit of {statement.name} is not in its table.")
@@ -503,17 +497,6 @@ def _make(
     if dropping is not None:
         _discard(context, leases[1], dropping)
     return view
-
-
-def _clustering(context: Context, statement: CreateView, draft: Draft) -> tuple[tuple[str, ...], int]:
-    """By what a view is kept in order, and how many rows it may have."""
-    definition, moments = draft.definition, CatalogMoments(context.catalog, draft.definition)
-    if definition.recomputed is not None:
-        return statement.cluster_by, 0
-    extents = {scan.alias: table_extent(context, definition, moments, scan) for scan in definition.leaves}
-    own = clustering_of(definition, draft.columns, lambda scan: extents[scan.alias], context.sizes.small_view)
-    rows = max((extent.rows for extent in extents.values()), default=0)
-    return statement.cluster_by or ((own,) if own is not None else ()), rows
 
 
 def _remains(context: Context, view: ViewRecord) -> dict[str, Any]:

@@ -211,3 +211,17 @@ def test_rows_that_a_dropped_key_lets_in_twice_are_read_twice(shop: Shop) -> Non
     shop.check()
     actual = shop.world.lake.read("customers")
     assert_rows_equal(actual, shop.world.spark.createDataFrame(shop.contents()["customers"], CUSTOMERS))
+
+
+def test_rows_that_differ_only_in_a_key_that_is_left_out_are_as_many_as_there_are(shop: Shop) -> None:
+    shop.connection.execute("CREATE TABLE colors (id int PRIMARY KEY, color text)")
+    shop.connection.execute("INSERT INTO colors VALUES (1, 'red'), (2, 'red'), (3, 'blue')")
+    lake = shop.world.lake
+    lake.track("colors", shop.url, table="public.colors", columns=["color"], mode="mirror", prepare=True)
+    lake.sql("CREATE MATERIALIZED VIEW seen AS SELECT color FROM colors")
+    for statement in ("INSERT INTO colors VALUES (4, 'red')", "DELETE FROM colors WHERE id = 1"):
+        shop.run(statement)
+        expected = shop.connection.execute("SELECT color FROM colors").fetchall()
+        lake.refresh("seen")
+        for name in ("colors", "seen"):
+            assert_rows_equal(lake.read(name), shop.world.spark.createDataFrame(expected, "color string"), label=name)

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from headwater.algebra.nodes import origin
 from headwater.algebra.plan import Scan
 from headwater.catalog.records import Columns
-from headwater.definition import Definition
+from headwater.context import Context
+from headwater.definition import CatalogMoments, Definition
 from headwater.engine.statistics import COUNTABLE, Extent
+from headwater.propagate.extents import table_extent
 from headwater.sql.ordering import in_order_sql
 
 # Delta has statistics of a table's first 32 columns, and some are ours; a struct counts as all its fields.
@@ -24,6 +26,19 @@ _INDEXED = 28
 _FILE_BYTES = 16 * 2**20  # of rows as Spark shuffles them: some 250,000 rows of a wide view
 _ROWS_A_PART = 100_000
 _MOST_PARTS = 2_000
+
+
+def kept_order(
+    context: Context, definition: Definition, columns: Columns, wanted: tuple[str, ...]
+) -> tuple[tuple[str, ...], int]:
+    """By what to keep a view in order, ``wanted`` first, and how many rows it may have."""
+    if definition.recomputed is not None:
+        return wanted, 0
+    moments = CatalogMoments(context.catalog, definition)
+    extents = {scan.alias: table_extent(context, definition, moments, scan) for scan in definition.leaves}
+    own = clustering_of(definition, columns, lambda scan: extents[scan.alias], context.sizes.small_view)
+    rows = max((extent.rows for extent in extents.values()), default=0)
+    return wanted or ((own,) if own is not None else ()), rows
 
 
 def clustering_of(definition: Definition, columns: Columns, extent: Callable[[Scan], Extent], small: int) -> str | None:

@@ -8,28 +8,21 @@ under its number, then known to the catalog; a repeat is passed over by Delta an
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn, Interval
 from headwater.apply import timeline
-from headwater.apply.clustering import order_settings, ordered_text
+from headwater.apply.tables import ViewTable, create_delta_table, write_whole
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import JsonObject, Layout, RefreshRecord, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
-from headwater.definition import CatalogMoments, Definition, base_tables_of
+from headwater.definition import Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.net_change import CountedTable, add_net_change
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
-from headwater.propagate.states import whole_states
-from headwater.sql.dialect import to_text
-from headwater.sql.pruning import KEEP_ALL
-from headwater.sql.relations import COUNT, CSN
-from headwater.sql.render import named_state
-from headwater.sql.storage import add_constraint_sql, counted_sql, create_table_sql
-from headwater.sql.timeline import beginning_sql
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -251,14 +244,10 @@ def _recompute(
         delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
-    names = [name for name, _ in view.stored]
-    doing = f"recomputing {view.name}"
+    table = ViewTable(view.location, view.stored, view.cluster_by, view.layout)
     rows_before = context.engine.rows_in(view.location, view.version) if view.cluster_by else 0
-    order = order_settings(view.cluster_by, rows_before)
-    with whole_states(context, definition, csn), context.engine.under({**definition.settings, **order}):
-        text = stored_text(view.layout, full_text(context, definition, names, csn), names, csn)
-        frame = context.engine.compute(ordered_text(text, view.cluster_by))
-        written = context.engine.append(frame, view.location, _tag(view, step, csn), doing, mode="overwrite")
+    tag, doing = _tag(view, step, csn), f"recomputing {view.name}"
+    written = write_whole(context, definition, table, csn, tag, doing, rows=rows_before, anew=True)
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.reset_view(
@@ -276,17 +265,6 @@ def _recompute(
     return Applied(csn, rows, "full", str(step.intent["reason"]))
 
 
-def full_text(context: Context, definition: Definition, names: Sequence[str], csn: Csn) -> str:
-    """The view from scratch at a csn, all that is stored of it.
-
-    By the user's own text, unless the order of rows matters and must be ours, or there are hidden columns.
-    """
-    if "ordered" not in definition.judged.values() and definition.carried is None:
-        return definition.at(context.catalog, csn)
-    sources = CatalogMoments(context.catalog, definition).sources(csn)
-    return to_text(named_state(definition.plan, names, csn, sources))
-
-
 def view_delta_places(context: Context, view: ViewRecord) -> list[str]:
     """Where the view's delta is, and where it was or was to be: a recomputation that is cut short leaves a second."""
     parent, _, first = context.place("deltas", view.name, view.view_id).rpartition("/")
@@ -300,40 +278,3 @@ def remove_past_deltas(context: Context, view: ViewRecord, kept: Collection[str]
     for place in view_delta_places(context, view):
         if place != view.delta_location and place not in kept:
             remove_directory(place)
-
-
-# ---------------------------------------------------------------------- the tables of a view
-
-
-def create_view_table(
-    context: Context,
-    location: str,
-    columns: tuple[tuple[str, str], ...],
-    cluster_by: tuple[str, ...],
-    layout: Layout = "current",
-) -> None:
-    properties = {"delta.enableDeletionVectors": "true", **KEEP_ALL, **_name_mapping(columns)}
-    if layout == "timeline":
-        timeline.create_timeline(context, location, columns, cluster_by, properties)
-    else:
-        text = create_table_sql(location, columns, bookkeeping=[COUNT], cluster_by=cluster_by, properties=properties)
-        context.engine.run(text, f"creating {location}")
-    # A count that would fall to zero or below is a wrong view: Delta refuses the commit.
-    context.engine.run(add_constraint_sql(location, "hw_positive", f"{COUNT} > 0"), f"guarding {location}")
-
-
-def stored_text(layout: Layout, text: str, names: Sequence[str], csn: Csn) -> str:
-    """What a table of a layout holds of a view just computed, from a query that gives the view's rows at a csn."""
-    return beginning_sql(text, names, csn) if layout == "timeline" else counted_sql(text, names)
-
-
-def create_delta_table(context: Context, location: str, columns: tuple[tuple[str, str], ...]) -> None:
-    properties = {**KEEP_ALL, **_name_mapping(columns)}
-    text = create_table_sql(location, columns, bookkeeping=[CSN, COUNT], cluster_by=(), properties=properties)
-    context.engine.run(text, f"creating {location}")
-
-
-def _name_mapping(columns: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Delta stores names such as ``(a + 1)`` only with column mapping."""
-    plain = all(not set(name) & set(" ,;{}()\n\t=") for name, _ in columns)
-    return {} if plain else {"delta.columnMapping.mode": "name"}

@@ -15,7 +15,7 @@ is begun again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
@@ -33,6 +33,7 @@ from headwater.sources.postgres.connection import Address, Connection, connect
 from headwater.sources.postgres.feed import position_of
 from headwater.sources.postgres.initial_copy import copying, take_fence
 from headwater.sources.postgres.positions import Lsn
+from headwater.sources.postgres.publication import require_key
 from headwater.sources.postgres.slot import create_slot, drop_slot, log_end, require_usable, slot_state
 from headwater.sources.postgres.stored import table_as_json, table_of_json
 from headwater.sources.postgres.tables import SourceTable
@@ -80,7 +81,7 @@ def _resync(
     context: Context,
     lease: Lease,
     source: SourceRecord,
-    now: Iterable[tuple[MirrorRecord, SourceTable, str]],
+    now: Sequence[tuple[MirrorRecord, SourceTable, str]],
     connection: Connection,
     copied: list[_Copied],
     lost: bool,
@@ -89,7 +90,10 @@ def _resync(
     fence = take_fence(connection, source.source_id)
     with copying(connection, fence, database=source.source_id) as copy:
         for mirror, table, token in now:
-            known = replace(mirror, described={**table_as_json(table), "token": token}, copied=str(copy.snapshot))
+            stored = {**table_as_json(table), "token": token}
+            if table.key_oid != mirror.described.get("key_oid"):
+                stored["key_oid"] = None  # another key tells nothing of rows before now
+            known = replace(mirror, described=stored, copied=str(copy.snapshot))
             copy_id = uuid.uuid4().hex
             beside = replace(known, mirror_id=copy_id, log_location=context.place("logs", mirror.name, copy_id))
             target = new_target(context, beside, table)
@@ -107,6 +111,8 @@ def _resync(
                 copied[place] = replace(each, copy=standing_at(each.copy, BEGINNING, caught_up))
     if any(each.copy.state is None for each in copied):
         wait_for_the_read(connection, source.source_id)
+    for _, table, _ in now:
+        require_key(connection, table)
     return _take_in(context, lease, source, copied, copy.covered.log_end, lost)
 
 
@@ -154,8 +160,7 @@ def _as_it_is(
             table=mirror.name,
             remedy="Change them back; or drop the views on it, untrack it, and track it as it is now.",
         )
-    # Of rows before now another key tells nothing.
-    return replace(table, key_oid=before.key_oid if table.key_oid == before.key_oid else None), token
+    return table, token
 
 
 def _listed(table: SourceTable) -> str:

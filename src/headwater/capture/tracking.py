@@ -36,7 +36,7 @@ from headwater.sources.postgres.description import describe
 from headwater.sources.postgres.feed import position_of
 from headwater.sources.postgres.initial_copy import copying, take_fence
 from headwater.sources.postgres.positions import Lsn
-from headwater.sources.postgres.publication import joining_statement, membership, prepare
+from headwater.sources.postgres.publication import joining_statement, membership, prepare, require_key
 from headwater.sources.postgres.slot import create_slot, drop_slot
 from headwater.sources.postgres.stored import table_as_json
 from headwater.sources.postgres.tables import SourceTable, TableName, require_full_identity
@@ -108,6 +108,7 @@ def track_postgres(context: Context, name: str, wanted: PostgresTable) -> BaseTa
             version = catch_up(context, lease, mirror, standing, copy.covered)
             if version is None:
                 wait_for_the_read(connection, database)
+            require_key(connection, table)
             return context.catalog.add_mirror(
                 lease,
                 BaseTable(
@@ -138,7 +139,7 @@ def new_target(context: Context, mirror: MirrorRecord, table: SourceTable) -> Mi
         context.place("mirrors", mirror.name, mirror.mirror_id),
         mirror.log_location,
         table.spark_columns,
-        bool(table.key),
+        table.key_oid is not None,
         None if mirror.mode == "query" else MirrorState(mirror.mirror_id, BEGINNING, 0),
     )
 

@@ -71,6 +71,7 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
     for step in context.catalog.open_steps(view.view_id, "propagate"):
         _run(context, lease, view, definition, step)
     while True:
+        view = context.catalog.view(view.name)  # where its table stands by now
         leaves = context.catalog.leaves(view.view_id)
         frontier = frontier_of(leaves)
         if frontier.high_water_mark >= to:

@@ -146,6 +146,17 @@ def test_types_without_a_place_in_spark_are_refused_or_declared_or_left_out(sour
             describe(connection, TableName("public", "nothing"))
 
 
+def test_a_key_that_is_left_out_tells_no_rows_apart(source: Source) -> None:
+    source.run("CREATE TABLE public.colors (id int, part int, color text, PRIMARY KEY (id, part))")
+    with closing(source.connect()) as connection:
+        name = TableName("public", "colors")
+        whole = describe(connection, name)
+        assert (whole.key, whole.key_oid is None) == (("id", "part"), False)
+        for only in (["color"], ["id", "color"]):
+            part = describe(connection, name, only=only)
+            assert (part.key, part.key_oid) == ((), None)
+
+
 def test_a_table_is_described_with_its_key_and_identity(source: Source) -> None:
     source.run("CREATE TABLE public.k (a int, b text, c int, PRIMARY KEY (c, a))")
     (table,) = source.describe("public.k")

@@ -18,7 +18,7 @@ from headwater.sources.postgres.changes import Change, Truncated, signed_rows
 from headwater.sources.postgres.connection import Connection
 from headwater.sources.postgres.initial_copy import InitialCopy, copying, take_fence
 from headwater.sources.postgres.positions import parse_lsn
-from headwater.sources.postgres.publication import membership, prepare
+from headwater.sources.postgres.publication import lost_keys, membership, prepare
 from headwater.sources.postgres.spool import Transaction
 from headwater.sources.postgres.tables import Row
 from headwater.sources.postgres.visibility import LoggedUnit, TransactionSnapshot, difference, execution_time
@@ -152,31 +152,48 @@ def test_each_snapshot_under_concurrent_writers_is_rebuilt_from_the_log(
             assert plus(undone, *(effects[u.csn] for u in found.missing)) == states[frontier]
 
 
-def test_a_commit_that_is_logged_and_not_yet_visible_is_overtaken(source: Source, postgres: PostgresServer) -> None:
-    """Made certain by a standby that never answers: the first commit waits for it, the second does not."""
-    source.run("CREATE TABLE public.accounts (k int, n int)", "CREATE TABLE public.probe (k int)")
-    joined = source.follow("public.accounts")
-    reader = source.reader(joined)
-    url = postgres.url(source.address.database)
+@contextmanager
+def waiting_for_nobody(source: Source, postgres: PostgresServer) -> Iterator[psycopg.Connection]:
+    """A connection whose commits wait for a standby that never answers; those of the owner do not."""
+    source.run("CREATE TABLE public.probe (k int)")
     source.owner.execute("SET synchronous_commit = local")
     source.owner.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     source.owner.execute("SELECT pg_reload_conf()")
     try:
+        url = postgres.url(source.address.database)
         with psycopg.connect(url, autocommit=True, options="-csynchronous_commit=on") as waiting:
-            backend = waiting.info.backend_pid
             _until_commits_wait(source, waiting)
-            first = threading.Thread(target=waiting.execute, args=("INSERT INTO public.accounts VALUES (1, 1)",))
-            first.start()
-            _until_waiting(source, backend)
-            source.run("INSERT INTO public.accounts VALUES (2, 2)")
-            with closing(source.connect()) as connection, seen(connection) as (snapshot, rows):
-                pass
-            found = source.drain(reader)
-            source.owner.execute("SELECT pg_cancel_backend(%s)", (backend,))  # ends the wait; the commit stands
-            first.join()
+            yield waiting
     finally:
         source.owner.execute("ALTER SYSTEM RESET synchronous_standby_names")
         source.owner.execute("SELECT pg_reload_conf()")
+
+
+def begun(source: Source, waiting: psycopg.Connection, statements: str) -> threading.Thread:
+    """A commit that waits until its backend is cancelled; it stands all the same."""
+    committing = threading.Thread(target=waiting.execute, args=(statements,))
+    committing.start()
+    _until_waiting(source, waiting.info.backend_pid)
+    return committing
+
+
+def let_go(source: Source, waiting: psycopg.Connection, committing: threading.Thread) -> None:
+    source.owner.execute("SELECT pg_cancel_backend(%s)", (waiting.info.backend_pid,))
+    committing.join()
+
+
+def test_a_commit_that_is_logged_and_not_yet_visible_is_overtaken(source: Source, postgres: PostgresServer) -> None:
+    """Made certain by a standby that never answers: the first commit waits for it, the second does not."""
+    source.run("CREATE TABLE public.accounts (k int, n int)")
+    joined = source.follow("public.accounts")
+    reader = source.reader(joined)
+    with waiting_for_nobody(source, postgres) as waiting:
+        first = begun(source, waiting, "INSERT INTO public.accounts VALUES (1, 1)")
+        source.run("INSERT INTO public.accounts VALUES (2, 2)")
+        with closing(source.connect()) as connection, seen(connection) as (snapshot, rows):
+            pass
+        found = source.drain(reader)
+        let_go(source, waiting, first)
     assert rows == Counter({(2, 2): 1})
     units = [LoggedUnit(Csn(csn), t.head.xid) for csn, (t, _) in enumerate(found, start=1)]
     assert [bag(changes) for _, changes in found] == [Counter({(1, 1): 1}), Counter({(2, 2): 1})]
@@ -184,6 +201,28 @@ def test_a_commit_that_is_logged_and_not_yet_visible_is_overtaken(source: Source
     assert difference(units, snapshot, Csn(0)).interfering == (units[1],)
     at_two = difference(units, snapshot, Csn(2))
     assert (at_two.interfering, at_two.missing) == ((), (units[0],))
+
+
+def test_a_key_that_is_dropped_by_a_commit_which_nobody_sees_yet_is_lost_already(
+    source: Source, postgres: PostgresServer
+) -> None:
+    """Its change is read, and the server's catalog still shows the key."""
+    source.run("CREATE TABLE public.accounts (k int PRIMARY KEY, n int)", "INSERT INTO public.accounts VALUES (1, 1)")
+    joined = source.follow("public.accounts")
+    reader = source.reader(joined)
+    with waiting_for_nobody(source, postgres) as waiting:
+        dropping = begun(
+            source,
+            waiting,
+            "ALTER TABLE public.accounts DROP CONSTRAINT accounts_pkey; INSERT INTO public.accounts VALUES (1, 1)",
+        )
+        with closing(reader.read(source.position)) as batch:
+            assert [bag(list(each.changes())) for each in batch.transactions] == [Counter({(1, 1): 1})]
+            assert batch.lost_keys == {source.tables[0].oid}
+        with closing(source.connect()) as connection:
+            assert lost_keys(connection, source.tables) == frozenset()
+            let_go(source, waiting, dropping)
+            assert lost_keys(connection, source.tables) == {source.tables[0].oid}
 
 
 def _until_commits_wait(source: Source, connection: psycopg.Connection) -> None:

@@ -85,6 +85,8 @@ def describe(
     )
     key = connection.execute(_KEY, (oid,)).fetchall()
     names, constraint = tuple(str(row[0]) for row in key), int(key[0][1]) if key else None
+    if not {column.name for column in columns}.issuperset(names):
+        names, constraint = (), None  # rows that differ in what is left out are alike here
     return SourceTable(oid, name, columns, names, ReplicaIdentity(identity), constraint)
 
 

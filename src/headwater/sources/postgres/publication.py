@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import sql
 
-from headwater.errors import PublicationIncomplete, PublicationMissing, SourceProblem, TableReplaced
+from headwater.errors import PublicationIncomplete, PublicationMissing, SchemaChanged, SourceProblem, TableReplaced
 from headwater.sources.postgres.connection import Connection
 from headwater.sources.postgres.tables import (
     ReplicaIdentity,
@@ -38,7 +38,14 @@ SELECT c.oid, n.oid FROM pg_publication_namespace AS n JOIN pg_class AS c ON c.r
 WHERE n.pnpubid = %s AND c.oid = ANY(%s)
 """
 _IDENTITIES = "SELECT c.oid, c.relreplident::text FROM pg_class AS c WHERE c.oid = ANY(%s)"
-_KEYS = "SELECT c.oid FROM pg_constraint AS c WHERE c.oid = ANY(%s)"
+_KEYS = "SELECT c.oid FROM pg_constraint AS c WHERE c.contype = 'p' AND c.conrelid = ANY(%s)"
+# Tables that transactions have locked for themselves and still hold: logged, and not visible to others yet.
+_LOCKED = """
+SELECT DISTINCT r.relation::bigint
+FROM pg_locks AS r JOIN pg_locks AS t ON t.virtualtransaction = r.virtualtransaction AND t.locktype = 'transactionid'
+WHERE r.locktype = 'relation' AND r.granted AND r.mode = 'AccessExclusiveLock' AND t.mode = 'ExclusiveLock'
+AND r.relation = ANY(%s) AND t.transactionid::text::bigint = ANY(%s)
+"""
 _BY_SCHEMA_SINCE = 150000
 
 
@@ -85,11 +92,29 @@ def problems(
     return tuple(problem for problem in found if problem is not None)
 
 
-def lost_keys(connection: Connection, tables: Sequence[SourceTable]) -> frozenset[int]:
-    """The oids of tables whose rows nothing has told apart at every moment since they were described."""
-    oids = [table.key_oid for table in tables if table.key_oid is not None]
-    kept = {row[0] for row in connection.execute(_KEYS, (oids,))} if oids else set()
-    return frozenset(table.oid for table in tables if table.key_oid is not None and table.key_oid not in kept)
+def lost_keys(connection: Connection, tables: Sequence[SourceTable], decoded: Sequence[int] = ()) -> frozenset[int]:
+    """The oids of tables whose key need not have told rows apart at every moment since they were described.
+
+    ``decoded`` are the numbers of transactions that were read: one of them may have dropped a key and be kept waiting
+    by a standby, so that others see the key still. Who drops one holds a lock until they do not.
+    """
+    keyed = [table for table in tables if table.key_oid is not None]
+    oids = [table.oid for table in keyed]
+    if not oids:
+        return frozenset()
+    locked = {row[0] for row in connection.execute(_LOCKED, (oids, list(decoded)))} if decoded else set()
+    kept = {row[0] for row in connection.execute(_KEYS, (oids,))}
+    return frozenset(table.oid for table in keyed if table.key_oid not in kept or table.oid in locked)
+
+
+def require_key(connection: Connection, table: SourceTable) -> None:
+    """Raise if the key that a table was described with may not have told apart the rows that were copied since."""
+    if lost_keys(connection, [table]):
+        raise SchemaChanged(
+            f"The primary key of {table.name} was dropped while the table was copied.",
+            table=str(table.name),
+            remedy="Try again.",
+        )
 
 
 def _problem(table: SourceTable, identity: str | None, joined: Membership, now: Membership) -> SourceProblem | None:

@@ -241,7 +241,7 @@ class SlotReader:
             transactions, reached = collected(pieces, spool, self._tables, position, self._database)
             # After the peek: what the publication left out of it is noticed with it.
             found = problems(connection, self._tables, self._joined, self._database)
-            lost = lost_keys(connection, self._tables)
+            lost = lost_keys(connection, self._tables, [each.head.xid for each in transactions])
         except BaseException:
             spool.close()
             raise
