@@ -45,16 +45,16 @@ MINUTES = 10.0
 POLICY = "foresight"
 HIT_RATE = 0.99
 OF_NAIVE = 0.7
-_FULL_AFTER = 12  # commits of each table that make the backlog full
-_PAUSE, _ASK = 4.0, 20.0  # seconds between commits and between questions, on average
+_FULL_AFTER = 4  # commits of each table that make the backlog full
+_PAUSE, _ASK = 3.0, 45.0  # seconds between commits and between questions, on average
 _CHECKED = 40  # refreshes that are compared with recomputation, evenly chosen
 
 
 def run(
     *, sf: float | None, json_path: Path | None, progress: Callable[[str], None], minutes: float | None = None
 ) -> dict[str, Any]:
-    scale_factor, seconds = sf or 0.1, 60 * (minutes or MINUTES)
-    rows = max(4, 4 * round(25 * min(1.0, scale_factor)))
+    scale_factor, seconds = sf or 1.0, 60 * (minutes or MINUTES)
+    rows = max(4, 4 * round(2500 * min(1.0, scale_factor)))
     folder = Path(tempfile.mkdtemp(prefix="headwater-service-"))
     spark = local_session("headwater-bench", master="local[2]", memory="3g")
     try:
@@ -103,8 +103,9 @@ def _promise(lake: Lake, stream: Stream, rows: int, progress: Callable[[str], No
     functions = costs.upper()
     if functions is None:
         raise AssertionError("a calibrated view has cost functions")
-    backlog = limit([functions[leaf] for leaf in (PARTSUPP, SUPPLIER)], rows, _FULL_AFTER)
-    promised = round((costs.overhead(rows, CONFIDENCE) + backlog) / (1 - HEADROOM), 1)
+    changed = 2 * rows  # an update takes a row away and gives one
+    backlog = limit([functions[leaf] for leaf in (PARTSUPP, SUPPLIER)], changed, _FULL_AFTER)
+    promised = round((costs.overhead(changed, CONFIDENCE) + backlog) / (1 - HEADROOM), 1)
     lake.sql(f"ALTER MATERIALIZED VIEW kept SET OPTIONS (response_time = '{promised}s', policy = '{POLICY}')")
     lake.refresh("replayed")
     lake.refresh("kept")

@@ -21,7 +21,7 @@ from headwater.schedule.search import best_lgm_plan
 from headwater.schedule.simulate import simulate
 from headwater.schedule.streams import PAPER_STREAMS, constant, drawn
 
-FULL_AFTER = 40
+FULL_AFTER = 12
 ADAPTED_TO = 500
 SEEDS = 3
 POLICIES: dict[str, Policy[Any]] = {"naive": Naive(), "online": Online(), "foresight": Foresight()}
