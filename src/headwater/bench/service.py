@@ -5,8 +5,8 @@ join view of [He05 §5] within a response time; a reader asks for the newest sta
 
 - how many of these refreshes were answered within the response time, from the question to the answer;
 - whether the view was right at each of them: read at its csn, against Spark's own answer over the tables' versions;
-- what NAIVE would have spent on the same recorded stream with the same refreshes: a second view of the same text, which
-  nobody kept meanwhile, is taken through the recorded commits by real steps.
+- what NAIVE spends on the same recorded stream with the same refreshes: a second view of the same text, which nobody
+  kept meanwhile, is taken through the recorded commits by real steps.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from headwater.engine.session import describe_machine, local_session
 from headwater.lake import Lake, connect
 from headwater.measured import backlog_of, gather
 from headwater.propagate.driver import propagate
-from headwater.schedule.keeping import HEADROOM
-from headwater.schedule.problem import Promise
-from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
+from headwater.schedule.keeping import HEADROOM, Memory, Seen, decide, done
+from headwater.schedule.service_level import ServiceLevel
+from headwater.schedule.view_costs import CONFIDENCE
 from headwater.service.loop import Demand, Loop, LoopSettings
 from headwater.service.run import RunSettings
 from headwater.service.run import run as keep
@@ -174,26 +174,28 @@ def _spent(lake: Lake, view: str, since: float) -> float:
 
 
 def _replayed(lake: Lake, response_time: float, live: _Live) -> float:
-    """NAIVE over the recorded commits and refreshes, by real steps of the view that nobody kept."""
+    """NAIVE over the recorded commits and refreshes, by real steps of the view that nobody kept.
+
+    By the rules of the service, at each commit; a step of NAIVE takes all that is pending in one piece.
+    """
     context = lake._context  # noqa: SLF001 (the drivers one by one)
-    costs = lake.costs("kept").costs
+    costs, level = lake.costs("kept").costs, ServiceLevel(response_time=response_time, policy="naive")
     refreshed = {asked.refreshed.csn for asked in live.answered if asked.refreshed is not None}
-    began = time.time()
-    start = context.catalog.view("replayed").csn
-    for csn in sorted({unit.csn for unit in lake.units_of_work() if unit.csn > start}):
-        record = context.catalog.view("replayed")
-        backlog = backlog_of(context.catalog, record, Csn(csn))
-        if csn in refreshed or _is_full(costs, backlog.pending, backlog.unapplied, response_time):
+    start, began = context.catalog.view("replayed").csn, time.time()
+    memory: Memory | None = None
+    for csn, moment in sorted({(unit.csn, unit.committed_at) for unit in lake.units_of_work() if unit.csn > start}):
+        backlog, now = backlog_of(context.catalog, context.catalog.view("replayed"), Csn(csn)), moment.timestamp()
+        labels = tuple(f"part {number}" for number in range(len(backlog.pending)))
+        seen = Seen("replayed", level, labels, backlog.pending, backlog.unapplied, 0.0, costs)
+        memory = Memory.begin(seen, now) if memory is None else memory
+        verdict, memory = decide(seen, memory, now, tick=1.0, demanded=csn in refreshed)
+        if verdict.deed == "refresh":
+            lake.refresh("replayed", to=csn)
+        elif verdict.deed == "process":
             propagate(context, "replayed", Csn(csn))
+        if verdict.deed != "wait":
+            memory = done(memory, verdict, now, 0.0)
     return _spent(lake, "replayed", began)
-
-
-def _is_full(costs: ViewCosts, pending: tuple[int, ...], unapplied: int, response_time: float) -> bool:
-    functions = costs.upper()
-    if functions is None:
-        return True
-    left = max(0.0, response_time * (1 - HEADROOM) - costs.overhead(unapplied, CONFIDENCE))
-    return Promise(functions, left).is_full(pending)
 
 
 def _wrong(spark: SparkSession, lake: Lake, places: dict[str, Path], csns: Sequence[int]) -> list[int]:
