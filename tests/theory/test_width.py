@@ -166,5 +166,14 @@ def test_one_table_is_paired_with_nothing_but_itself() -> None:
     assert paired_end([Changing(1, every(100_000))], Csn(100_000), 200_000) == 100_000
 
 
+def test_changes_of_one_table_at_a_time_are_paired_with_nothing() -> None:
+    """Ten thousand suppliers, updated fifteen times each, below a table of theirs that changed before."""
+    large = Changing(800_000, [(Csn(csn), 20_000) for csn in range(1, 16)])
+    small = Changing(10_000, [(Csn(csn), 20_000) for csn in range(16, 31)])
+    assert paired_end([large, small], Csn(30), 200_000) == 19
+    rest = Changing(800_000, [])
+    assert paired_end([rest, Changing(10_000, small.changed[4:])], Csn(30), 200_000) == 30
+
+
 def test_an_empty_table_has_no_keys_to_pair() -> None:
     assert paired_end([Changing(0, []), Changing(0, every(5))], Csn(5), 200_000) == 5

@@ -27,7 +27,7 @@ from headwater.algebra.time import Csn, Interval
 from headwater.errors import InternalError
 from headwater.propagate.frontier import ChangeLog, Frontier
 
-HARDLY_MORE = 4.0  # states of a row that are paired in one step, whatever the tables' sizes
+HARDLY_MORE = 3.0  # times that a row's changes are paired with each other in one step, whatever the tables' sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,11 @@ class Changing:
 
 
 def paired_end(leaves: Sequence[Changing], target: Csn, most: int) -> Csn:
-    """The end of the longest step that pairs about ``most`` rows, or hardly more than there are; one csn at least.
+    """The end of the longest step that pairs about ``most`` changes with each other, or hardly more than rows.
 
-    With c of a table's n rows changed, a row is met in 1 + c/n states on average, by those of every other table.
+    With c of a table's n rows changed, a row is met in 1 + c/n states on average, by those of every other table. Of the
+    product of these, 1 are rows that did not change, and c/n of each table changes that meet such rows: these have to
+    be computed however the steps are cut. One csn at least.
     """
     changed = [0] * len(leaves)
     by_csn: dict[Csn, list[tuple[int, int]]] = {}
@@ -124,7 +126,8 @@ def paired_end(leaves: Sequence[Changing], target: Csn, most: int) -> Csn:
     for position, csn in enumerate(sorted(by_csn)):
         for place, rows in by_csn[csn]:
             changed[place] += rows
-        states = math.prod(1 + count / max(1, leaf.rows) for count, leaf in zip(changed, leaves, strict=True))
-        if position > 0 and states > HARDLY_MORE and states * max(leaf.rows for leaf in leaves) > most:
+        times = [count / max(1, leaf.rows) for count, leaf in zip(changed, leaves, strict=True)]
+        paired = math.prod(1 + each for each in times) - 1 - sum(times)
+        if position > 0 and paired > HARDLY_MORE and paired * max(leaf.rows for leaf in leaves) > most:
             return Csn(csn - 1)
     return target

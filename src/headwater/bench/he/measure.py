@@ -83,11 +83,12 @@ def run(*, sf: float | None, json_path: Path | None, progress: Busy, repeats: in
             for name, place in places.items():
                 lake.track(name, place)
             stream = Stream(spark, places, scale.rows)
-            views = ["offers", *(f"offers_{plan}" for plan in ("naive", "online", "opt_lgm"))]
-            for view in views:
-                lake.sql(f"CREATE MATERIALIZED VIEW {view} AS {OFFERS}")
+            lake.sql(f"CREATE MATERIALIZED VIEW offers AS {OFFERS}")
             lake.sql(f"CREATE MATERIALIZED VIEW lowest AS {LOWEST}")
             whole = _figure_4(lake, stream, scale, progress)
+            views = ["offers", *(f"offers_{plan}" for plan in ("naive", "online", "opt_lgm"))]
+            for view in views[1:]:
+                lake.sql(f"CREATE MATERIALIZED VIEW {view} AS {OFFERS}")
             measure = lake.costs("offers")
             costs = _functions(measure)
             figure_5 = _figure_5(lake, stream, scale, costs, progress)
@@ -187,8 +188,10 @@ def _figure_5(
     promise = Promise(costs, limit(costs, scale.changed, scale.plan_full_after))
     plans = {name: simulate(POLICIES[name], arrivals, promise).plan for name in ("naive", "online")}
     plans["opt_lgm"] = best_lgm_plan(arrivals, promise).plan
+    for commit in stream.both:  # the first step of a view takes longer than any after it
+        commit()
     newest = lake.capture()
-    for name in plans:  # all from one moment, warm
+    for name in plans:
         lake.refresh(f"offers_{name}", to=newest)
     actual = dict.fromkeys(plans, 0.0)
     for step in range(scale.plan_steps + 1):
