@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTES = 10.0
-POLICY = "foresight"
+POLICY = "online"
 HIT_RATE = 0.99
 OF_NAIVE = 0.7
 _FULL_AFTER = 4  # commits of each table that make the backlog full
