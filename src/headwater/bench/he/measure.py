@@ -193,23 +193,24 @@ def _figure_5(
     newest = lake.capture()
     for name in plans:
         lake.refresh(f"offers_{name}", to=newest)
-    actual = dict.fromkeys(plans, 0.0)
+    actual: dict[str, list[float]] = {name: [] for name in plans}
     for step in range(scale.plan_steps + 1):
         progress(f"three plans: step {step} of {scale.plan_steps}")
         for commit in stream.both:
             commit()
         csn = lake.capture()
         for name, plan in plans.items():
-            actual[name] += _act(lake, f"offers_{name}", plan, step, csn)
+            if plan.actions[step].touched:
+                actual[name].append(_act(lake, f"offers_{name}", plan, step, csn))
     found = {}
     for name, plan in plans.items():
-        simulated = plan.cost(promise)
+        simulated, taken = plan.cost(promise), sum(actual[name])
         found[name] = {
             "actions": [list(action.counts) for action in plan.actions],
-            "actions_taken": sum(bool(action.touched) for action in plan.actions),
+            "seconds": [round(seconds, 3) for seconds in actual[name]],  # of each action that does anything
             "simulated": round(simulated, 3),
-            "actual": round(actual[name], 3),
-            "off_by": round(simulated / actual[name] - 1, 4),
+            "actual": round(taken, 3),
+            "off_by": round(simulated / taken - 1, 4),
         }
     return {"cost_limit": promise.cost_limit, "refresh_time": scale.plan_steps, "plans": found}
 
