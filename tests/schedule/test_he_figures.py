@@ -9,7 +9,7 @@ COSTS = (PiecewiseLinear(((0, 2.0), (2000, 6.0), (100_000, 7.0))), Linear(0.0015
 
 
 def test_nobody_beats_the_best_plan_and_all_beat_naive_over_refresh_times() -> None:
-    for run in figure_6(COSTS, 100, (60, 120)):
+    for run in figure_6(COSTS, 333, (60, 120)):
         assert run["opt_lgm"] <= min(run["online"], run["adapt"], run["foresight"]) + 1e-9
         assert run["online"] < run["naive"]
         assert not any(run["violations"].values())
