@@ -149,6 +149,11 @@ class Definition:
         relations |= {name: below.state(name, csn) for name in self.views}
         return over_relations(self.text, relations)
 
+    def type_of(self, name: str, column: str) -> str | None:
+        """The type of a column of a table or view in FROM; None of what is neither, such as a node."""
+        use = self.tables.get(name) or self.views.get(name)
+        return None if use is None else dict(use.columns).get(column)
+
     def used_columns(self, table: str) -> tuple[str, ...]:
         found = {c for scan in self.leaves if scan.table == table for c in scan.columns}
         return tuple(name for name, _ in self.tables[table].columns if name in found)

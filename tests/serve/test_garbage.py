@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,6 @@ from headwater.serve.snapshots import Snapshot, open_snapshot
 from tests.serve.fake_lake import SECOND, FakeLake, Gone, HandClock
 
 NOTHING = RetentionSettings(tags=frozenset())
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[FakeLake]:
-    made = FakeLake(tmp_path, HandClock())
-    made.create("v")
-    yield made
-    made.catalog.close()
 
 
 def opened(lake: FakeLake, at: int | None = None, ttl: float = 3600) -> Snapshot[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,16 +15,8 @@ from headwater.catalog.rounds import RoundOutcome
 from headwater.errors import MomentBeforeHistory
 from headwater.pinning import pinned_table
 from headwater.sql.pinned import PinnedMirror
-from tests.serve.fake_lake import SECOND, DeltaTable, FakeLake, Gone, HandClock
+from tests.serve.fake_lake import SECOND, DeltaTable, FakeLake, Gone
 from tests.serve.test_garbage import NOTHING, failing_at, opened, swept
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[FakeLake]:
-    made = FakeLake(tmp_path, HandClock())
-    made.create("v")
-    yield made
-    made.catalog.close()
 
 
 def mirror(lake: FakeLake, mode: MirrorMode = "mirror") -> None:

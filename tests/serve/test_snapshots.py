@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import timezone
 from pathlib import Path
 
@@ -27,14 +26,6 @@ from headwater.moments import Moment
 from headwater.serve.garbage import collect
 from headwater.serve.snapshots import Freshness, Snapshot, open_snapshot
 from tests.serve.fake_lake import SECOND, FakeLake, Gone, HandClock
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[FakeLake]:
-    made = FakeLake(tmp_path, HandClock())
-    made.create("v")
-    yield made
-    made.catalog.close()
 
 
 def opened(

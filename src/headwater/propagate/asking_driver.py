@@ -80,9 +80,8 @@ def append_asked(
         own = OwnRows(context, view, definition, known, before.high_water_mark, kept)
         for query in queries:
             moments = CatalogMoments(context.catalog, definition)
-            sources: Sources | None = moments.sources(BEGINNING)
-            if sources is not None and _asks(query, mirrors):
-                sources = own.answer(query, sources)
+            every = moments.sources(BEGINNING)
+            sources = own.answer(query, every) if _asks(query, mirrors) else every
             if sources is None:
                 continue
             with _asked_for(context, definition, query, mirrors, sources):
@@ -140,7 +139,7 @@ class _Kinds:
     mirrors: dict[str, MirrorRecord]
 
     def comparable(self, asked: Scan, column: str, other: Scan, by: str) -> bool:
-        kinds = [self._kind(asked.table, column), self._kind(other.table, by)]
+        kinds = [self.definition.type_of(asked.table, column), self.definition.type_of(other.table, by)]
         if kinds[0] is None or kinds[0] != kinds[1]:
             return False
         mirror = self.mirrors.get(asked.table)
@@ -151,10 +150,6 @@ class _Kinds:
         if one.source_id != two.source_id:
             return False
         return can_follow(table_of_json(one.described), column, table_of_json(two.described), by)
-
-    def _kind(self, table: str, column: str) -> str | None:
-        use = self.definition.tables.get(table) or self.definition.views.get(table)
-        return None if use is None else dict(use.columns).get(column)
 
 
 @dataclass(frozen=True, slots=True)

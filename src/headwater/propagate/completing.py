@@ -30,7 +30,7 @@ from headwater.engine.staging import Spread, StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.extents import table_extent
 from headwater.propagate.from_view import FromView, from_view
-from headwater.propagate.stepping import is_plain_type, renamed
+from headwater.propagate.stepping import interval_of, is_plain_type, renamed
 from headwater.sql.completion import TOLD, completed, timed_view, to_be_asked, told_changes
 from headwater.sql.dialect import column, quoted, to_text
 from headwater.sql.fates import with_bookkeeping
@@ -100,7 +100,7 @@ class OwnRows:
         if how is None:
             return sources
         self.context.progress(f"{self.view.name}: changes of {how.scan.table} from its own rows")
-        interval = _interval(query, how.scan)
+        interval = interval_of(query.terms[how.scan.leaf])
         told, within = self._told(how, interval, sources)
         self.answers.append(self._kept(self._completed(how, told, within)).name)
         rest = self._kept(to_be_asked(told.copy(), how.scan.columns))
@@ -113,13 +113,12 @@ class OwnRows:
         if len(found) != 1 or len(query.marked) != 1:
             return None
         leaf = min(query.marked)
-        scan = next(each for each in scans(query.plan) if each.leaf == leaf)
+        scan, interval = next(each for each in scans(query.plan) if each.leaf == leaf), interval_of(query.terms[leaf])
+        kinds = [self.definition.type_of(scan.table, name) or "" for name in scan.columns]
         # Equal values of other types need not be the same.
-        if _interval(query, scan).start != self.start or not all(
-            is_plain_type(self._kind(scan, name)) for name in scan.columns
-        ):
+        if interval.start != self.start or not all(map(is_plain_type, kinds)):
             return None
-        return from_view(found[0], leaf, _interval(query, scan), self.known, self._of_one_type)
+        return from_view(found[0], leaf, interval, self.known, self._of_one_type)
 
     def _told(self, how: FromView, interval: Interval, sources: Sources) -> tuple[exp.Select, exp.Expr | None]:
         """The leaf's changes, each with whether the view tells of it, and where their keys lie in the view."""
@@ -164,18 +163,7 @@ class OwnRows:
         return self.stack.enter_context(self.context.engine.staging.changes(to_text(query), spreads))
 
     def _of_one_type(self, one: Scan, column: str, other: Scan, its: str) -> bool:
-        kind = self._kind(one, column)
+        kind = self.definition.type_of(one.table, column)
         if kind == "string" and any(self.context.catalog.mirror(scan.table) is None for scan in (one, other)):
             return False  # CHAR(n) of Delta says the same, and is padded where it is compared
-        return bool(kind) and kind == self._kind(other, its)
-
-    def _kind(self, scan: Scan, column: str) -> str:
-        use = self.definition.tables.get(scan.table) or self.definition.views.get(scan.table)
-        return "" if use is None else dict(use.columns).get(column, "")
-
-
-def _interval(query: Query, scan: Scan) -> Interval:
-    term = query.terms[scan.leaf]
-    if not isinstance(term, BaseDelta):
-        raise ValueError(f"{term} is no change")
-    return term.interval
+        return kind is not None and kind == self.definition.type_of(other.table, its)

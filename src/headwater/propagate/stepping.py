@@ -195,9 +195,7 @@ class Stepping:
         return scan.table in self._definition.nodes or scan.table in self.stages
 
     def is_plain(self, scan: Scan) -> bool:
-        uses = {**self._definition.tables, **self._definition.views}
-        kinds = dict(uses[scan.table].columns) if scan.table in uses else {}
-        return all(is_plain_type(kinds.get(name, "")) for name in scan.columns)
+        return all(is_plain_type(self._definition.type_of(scan.table, name) or "") for name in scan.columns)
 
     def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
         return self.stack.enter_context(self._context.engine.staging.changes(text, spreads))
@@ -297,7 +295,7 @@ class _Run:
 
     def _stepped(self, query: Query) -> Query | None:
         product = Joined.of(query.plan)
-        interval = _interval(query.terms[min(query.marked)])
+        interval = interval_of(query.terms[min(query.marked)])
         sizes = [self._size(each) for each in product.inputs]
         inputs = [each.attributes for each in product.inputs]
         changed = {product.input_with(leaf) for leaf in query.marked}
@@ -325,7 +323,7 @@ class _Run:
         start = product.inputs[order[0]]
         if together > 1 or not isinstance(start, Scan):
             return order
-        change = (start.alias, _interval(query.terms[start.leaf]))
+        change = (start.alias, interval_of(query.terms[start.leaf]))
         for index in order[1:]:
             each = product.inputs[index]
             if isinstance(each, Scan) and (change, each.alias) in self._within:
@@ -384,7 +382,7 @@ class _Run:
         start = product.inputs[0]
         if not isinstance(start, Scan) or not few(self._rows.get(start.alias), self._sizes):
             return query
-        change = (start.alias, _interval(query.terms[start.leaf]))
+        change = (start.alias, interval_of(query.terms[start.leaf]))
         kept = self._sources.changed.get(change)
         if kept is None:
             return query
@@ -425,7 +423,7 @@ def _key(plan: Plan) -> tuple[str, ...]:
     return tuple(scan.alias for scan in scans(plan))
 
 
-def _interval(term: Term) -> Interval:
+def interval_of(term: Term) -> Interval:
     if not isinstance(term, BaseDelta):
         raise ValueError(f"{term} is no change")
     return term.interval
