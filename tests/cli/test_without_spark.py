@@ -137,6 +137,17 @@ def test_bench(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert "figures.json" in told.replace("\n", "")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sources", "--parts", "load,reading"], "has no part reading"),
+        (["he", "--parts", "load"], "does not take parts"),
+    ],
+)
+def test_bench_refuses_what_it_does_not_know(run: Run, arguments: list[str], told: str) -> None:
+    assert told in run("bench", *arguments, code=1).stderr
+
+
 def test_bench_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headwater.bench", None)
     assert "no benchmarks" in run("bench", code=1).stderr

@@ -28,7 +28,12 @@ OPTIONS: dict[str, frozenset[str]] = {
     "lee": frozenset({"fractions", "scales", "repeats"}),
     "mauve": frozenset({"minutes", "parts", "readers"}),
     "service": frozenset({"minutes"}),
+    "sources": frozenset({"parts"}),
     "tpch": frozenset({"queries", "fractions", "repeats", "changes"}),
+}
+PARTS: dict[str, tuple[str, ...]] = {
+    "mauve": ("sizes", "streams", "tables", "readers"),
+    "sources": ("load", "asking"),
 }
 
 
@@ -49,6 +54,11 @@ def run(
     if foreign := options.keys() - OPTIONS.get(name, frozenset()):
         raise InvalidInput(
             f"Benchmark {name!r} does not take {', '.join(sorted(foreign))}.", remedy="Leave that out for it."
+        )
+    known = PARTS.get(name, ())
+    if unknown := set(options.get("parts", ())) - set(known):
+        raise UnknownName(
+            f"Benchmark {name!r} has no part {', '.join(sorted(unknown))}.", remedy=f"Choose among {', '.join(known)}."
         )
     module = importlib.import_module(f"headwater.bench.{name.replace('-', '_')}")
     report: dict[str, Any] = module.run(sf=sf, json_path=json_path, progress=progress, **options)

@@ -45,7 +45,9 @@ def bench(
     readers: Annotated[int | None, typer.Option(min=1, help="For mauve: how many processes read.")] = None,
     parts: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="For mauve: sizes, streams, tables, readers; all if not given."),
+        typer.Option(
+            metavar="NAME,...", help="For mauve: sizes, streams, tables, readers. For sources: load, asking. Else all."
+        ),
     ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
