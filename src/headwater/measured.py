@@ -19,7 +19,7 @@ from headwater.errors import ResponseTimeTooShort
 from headwater.schedule.outlook import Outlook, outlook
 from headwater.schedule.problem import Counts
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import RECENT, Measured, ViewCosts, fitted
+from headwater.schedule.view_costs import RECENT, Joint, Measured, ViewCosts, fitted, like
 
 TOGETHER = -1
 """The number of the part that stands for steps of several."""
@@ -153,8 +153,10 @@ def _sample(catalog: Catalog, view: ViewRecord, step: StepRecord) -> CostRecord 
             pending = [number for number, count in enumerate(rows) if count]
             if not pending:
                 return None
-            part = pending[0] if len(pending) == 1 else TOGETHER
-            return CostRecord(view.view_id, "propagate", part, sum(rows), seconds, cold, at, step.step_id)
+            if len(pending) == 1:
+                return CostRecord(view.view_id, "propagate", pending[0], sum(rows), seconds, cold, at, step.step_id)
+            several = tuple(rows)
+            return CostRecord(view.view_id, "propagate", TOGETHER, sum(rows), seconds, cold, at, step.step_id, several)
         case "apply", {"from": int(start), "to": int(end)} if end > start:
             count = changed(Interval(Csn(start), Csn(end)))
             return CostRecord(view.view_id, "apply", 0, count, seconds, cold, at, step.step_id) if count else None
@@ -216,6 +218,7 @@ def measure_of(catalog: Catalog, view: ViewRecord, *, cold: bool = False) -> Vie
         fitted(together, cold=cold),
         fitted(applied, cold=cold),
         fitted(captured, cold=cold),
+        tuple(Joint(each.by_part, each.seconds) for each in like(together, cold=cold) if each.by_part is not None),
     )
     return ViewMeasure(parts, costs, samples, together, applied, captured)
 
@@ -264,4 +267,4 @@ def _samples(catalog: Catalog, view_id: str, kind: CostKind) -> tuple[Measured, 
 
 
 def _measured(record: CostRecord) -> Measured:
-    return Measured(record.rows, record.seconds, record.measured_at / 1e6, record.cold)
+    return Measured(record.rows, record.seconds, record.measured_at / 1e6, record.cold, record.by_part)

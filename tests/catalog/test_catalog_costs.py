@@ -14,7 +14,7 @@ SAMPLE = CostRecord(VIEW.view_id, "propagate", 0, rows=10, seconds=1.5, cold=Fal
 
 def test_samples_come_back_newest_first_by_kind_and_part(catalog: Catalog) -> None:
     second = replace(SAMPLE, part=1, rows=20)
-    third = replace(SAMPLE, rows=30, step_id=7)
+    third = replace(SAMPLE, rows=30, step_id=7, by_part=(10, 20))
     catalog.add_cost_samples([SAMPLE, second])
     catalog.add_cost_samples([third, replace(SAMPLE, kind="apply"), replace(SAMPLE, view_id="other")])
     assert catalog.cost_samples(VIEW.view_id, "propagate") == [third, second, SAMPLE]

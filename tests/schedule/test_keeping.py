@@ -118,7 +118,7 @@ def test_after_a_deed_only_what_arrived_since_counts_as_new() -> None:
     st.floats(0.0, 20.0),
     st.floats(0.0, 60.0),
     st.booleans(),
-    st.sampled_from(["naive", "online", "foresight"]),
+    st.sampled_from(["naive", "online", "ahead"]),
 )
 def test_a_step_takes_only_what_is_there_and_what_others_can_bear(
     backlog: tuple[int, int], longest: float, interference: float, demanded: bool, policy: str

@@ -39,12 +39,6 @@ def test_a_refresh_is_capture_propagation_and_apply() -> None:
     assert "capture 1.0 s + propagate 3.0 s + apply 2.0 s" in str(floor)
 
 
-def test_parts_that_are_pending_together_are_predicted_by_steps_that_processed_them_together() -> None:
-    found = costs(line(1, 0.1), line(3, 0.01), together=line(2, 0.05))
-    assert found.expected((10, 100), 0) == pytest.approx(1 + 2 + 5.5)
-    assert found.bound((10, 100), 0, 0.5) == pytest.approx(1 + 2.0 + 4.0)  # a promise counts each part for itself
-
-
 def test_what_was_never_measured_is_taken_for_as_dear_as_it_may_be() -> None:
     found = costs([], line(3, 0.01))
     assert found.expected((100, 0), 0) == pytest.approx(1 + 4.0)

@@ -45,7 +45,7 @@ def kept(policy: str, **changes: Any) -> FakeView:
     return FakeView(ServiceLevel(response_time=12, policy=policy), **(values | changes))
 
 
-@pytest.mark.parametrize("policy", ["naive", "online", "foresight"])
+@pytest.mark.parametrize("policy", ["naive", "online", "ahead"])
 def test_a_refresh_at_any_moment_would_keep_the_bound(policy: str) -> None:
     world = World({"v": kept(policy)})
     worst = 0.0
@@ -70,12 +70,12 @@ def test_a_refresh_at_any_moment_would_keep_the_bound(policy: str) -> None:
 
 def test_choosing_tables_costs_less_than_processing_everything() -> None:
     spent = {}
-    for policy in ("naive", "online", "foresight"):
+    for policy in ("naive", "online", "ahead"):
         world = World({"v": kept(policy)})
         world.run(1200)
         spent[policy] = world.lake.views["v"].processing
     assert spent["online"] < 0.95 * spent["naive"]
-    assert spent["foresight"] < 0.75 * spent["naive"]
+    assert spent["ahead"] < 0.75 * spent["naive"]
 
 
 def test_only_the_chosen_parts_are_processed_and_the_log_holds_the_alternatives() -> None:

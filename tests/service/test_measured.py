@@ -65,6 +65,10 @@ def test_steps_of_one_part_are_its_samples_and_steps_of_several_are_of_all_toget
     gather(catalog, SUMS)
     samples = {(each.part, each.rows, each.seconds) for each in catalog.cost_samples("joined", "propagate")}
     assert samples == {(0, 10, 1.0), (1, 5, 2.0), (TOGETHER, 31, 3.0)}
+    (several,) = catalog.cost_samples("joined", "propagate", TOGETHER)
+    assert several.by_part is not None
+    assert (len(several.by_part), sum(several.by_part)) == (2, 31)
+    assert all(several.by_part)
     (one,) = catalog.cost_samples("sums", "propagate")
     assert (one.part, one.rows, one.cold) == (0, 46, True)
 

@@ -87,4 +87,5 @@ def _make_room(connection: sa.Connection, view_id: str, kind: str, part: int) ->
 def _record(row: sa.Row[Any]) -> CostRecord:
     values = row._asdict()
     del values["sample_id"]
-    return CostRecord(**values)
+    by_part = values.pop("by_part")
+    return CostRecord(**values, by_part=None if by_part is None else tuple(by_part))

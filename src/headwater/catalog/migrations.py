@@ -179,6 +179,10 @@ def _logs_are_pruned(op: Operations) -> None:
     )
 
 
+def _steps_of_several_parts_tell_of_each(op: Operations) -> None:
+    op.add_column("hw_cost_samples", sa.Column("by_part", schema.json_type(), nullable=True))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _refreshes_tell_their_alternatives,
     _releases_and_their_readers,
@@ -186,6 +190,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _steps_are_measured,
     _sources_and_their_mirrors,
     _logs_are_pruned,
+    _steps_of_several_parts_tell_of_each,
 )
 
 

@@ -177,7 +177,8 @@ class StepRecord:
 class CostRecord:
     """What ``rows`` changed rows took. ``part`` numbers a cost function of the view; ``cold`` is a process's first.
 
-    A capture is the lake's, not a view's: its ``view_id`` is empty.
+    ``by_part`` tells of a step of several parts how many rows of each there were. A capture is the lake's, not a
+    view's: its ``view_id`` is empty.
     """
 
     view_id: str
@@ -188,6 +189,7 @@ class CostRecord:
     cold: bool
     measured_at: Micros
     step_id: int | None = None
+    by_part: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 metadata = sa.MetaData()
 
@@ -200,6 +200,8 @@ cost_samples = sa.Table(
     _column("measured_at", sa.BigInteger),
     # The step that was measured, once; none for a capture.
     _column("step_id", sa.BigInteger, null=True),
+    # Rows of each part, of a step of several.
+    _column("by_part", json_type(), null=True),
     sa.UniqueConstraint("step_id", name="hw_cost_samples_once"),
     sa.CheckConstraint("kind IN ('capture', 'propagate', 'apply', 'recompute')", name="hw_cost_samples_kind"),
     sa.Index("hw_cost_samples_by_part", "view_id", "kind", "part", "sample_id"),

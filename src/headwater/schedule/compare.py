@@ -22,8 +22,8 @@ from statistics import fmean
 from typing import Any
 
 from headwater.schedule.adapt import Adapt
+from headwater.schedule.ahead import Ahead
 from headwater.schedule.cost import CostFunction, Linear, PiecewiseLinear
-from headwater.schedule.foresight import Foresight
 from headwater.schedule.online import Online
 from headwater.schedule.policy import Naive, Policy
 from headwater.schedule.problem import Arrivals, Promise
@@ -43,7 +43,7 @@ POLICIES: Mapping[str, Policy[Any]] = {
     "naive": Naive(),
     "online": Online(),
     "online, settled rate": Online(SettledRate()),
-    "foresight": Foresight(),
+    "ahead": Ahead(),
 }
 
 

@@ -9,6 +9,8 @@ check them later.
 - ``Linear``: a·k + b with a, b >= 0 pays b once instead of twice when two batches are put together [He05 §3.3].
 - ``Blocks``: ⌈k / size⌉·a, the paper's example of a subadditive function that is not concave [He05 §2].
 - ``Sum`` and ``Scaled``: both properties survive sums and factors >= 0.
+- ``Lowered``: f - c stays concave, so that c <= f(0+) leaves both properties of a concave f. For others, and beyond
+  f(0+), it is for lower bounds alone, which need neither.
 - ``PiecewiseLinear``: monotone when no slope is negative. For subadditivity take g(x, y) = f(x) + f(y) - f(x + y)
   over the reals x, y > 0. It is linear in each cell cut out by the lines x = κ, y = κ and x + y = κ over the knots
   κ. In the directions (1, 0) and (0, 1), beyond the last knot, it is constant. So it is >= 0 everywhere exactly when
@@ -164,6 +166,27 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
+class Lowered:
+    """Another function less what any batch of it costs at least, or a part of that: what others pay."""
+
+    function: CostFunction
+    by: float
+
+    def __post_init__(self) -> None:
+        _refuse_negative(by=self.by)
+
+    def __call__(self, rows: int) -> float:
+        return max(0.0, self.function(rows) - self.by)
+
+    @property
+    def is_concave(self) -> bool:
+        return self.function.is_concave
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"form": "lowered", "by": self.by, "function": self.function.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Several functions of one batch added up."""
 
@@ -191,12 +214,14 @@ def cost_from_dict(value: Mapping[str, Any]) -> CostFunction:
             return Blocks(int(size), float(per_block))
         case {"form": "scaled", "factor": factor, "function": function}:
             return Scaled(cost_from_dict(function), float(factor))
+        case {"form": "lowered", "by": by, "function": function}:
+            return Lowered(cost_from_dict(function), float(by))
         case {"form": "sum", "parts": [*parts]}:
             return Sum(tuple(cost_from_dict(part) for part in parts))
         case _:
             raise InvalidInput(
                 f"{dict(value)} is not a cost function.",
-                remedy="Its form is one of linear, piecewise_linear, blocks, scaled, sum.",
+                remedy="Its form is one of linear, piecewise_linear, blocks, scaled, lowered, sum.",
             )
 
 

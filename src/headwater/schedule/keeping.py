@@ -76,8 +76,8 @@ class Seen:
     @property
     def next_action(self) -> float:
         """What processing all that is pending would take: no action takes longer."""
-        functions = self.costs.upper()
-        return sum(f(rows) for f, rows in zip(functions, self.backlog, strict=True)) if functions is not None else 0.0
+        promise = self.costs.promise(0.0)
+        return 0.0 if promise is None else promise.cost(self.backlog)
 
     @property
     def state(self) -> State:
@@ -144,6 +144,7 @@ class Verdict:
                 label: None if f is None else round(f(rows), 3)
                 for label, f, rows in zip(seen.labels, functions, seen.backlog, strict=True)
             },
+            "shared": round(seen.costs.shared, 3),
             "unapplied": seen.unapplied,
             "overhead": round(seen.costs.overhead(seen.unapplied), 3),
             "predicted": _rounded(seen.predicted),
@@ -187,7 +188,7 @@ def decide(
     limit = _limit(seen, interference)
     policy = seen.level.chosen_policy()
     arrived = tuple(max(0, count - left) for count, left in zip(seen.backlog, memory.left, strict=True))
-    promise = Promise(seen.costs.upper() or (), limit) if limit is not None else None
+    promise = seen.costs.promise(limit) if limit is not None else None
     known = noticed = memory.policy
     last = arrived
     if promise is not None:
@@ -264,15 +265,16 @@ def _limit(seen: Seen, interference: float, *, unapplied: int | None = None) -> 
 
 def _bearable(counts: Counts, seen: Seen, longest: float) -> Counts:
     """As much of an action as others can wait for, and always something: the first parts first."""
-    functions = seen.costs.upper()
-    if functions is None or not seen.apart:
+    promise = seen.costs.promise(longest)
+    if promise is None or not seen.apart:
         return counts
     left = longest
     found: list[int] = []
-    for f, rows in zip(functions, counts, strict=True):
-        taken = largest_batch(f, left, rows)
+    for f, rows in zip(promise.costs, counts, strict=True):
+        shared = promise.shared if any(found) else 0.0
+        taken = largest_batch(f, left + shared, rows)
         found.append(taken if taken or not rows or any(found) else 1)
-        left -= f(found[-1])
+        left -= f(found[-1]) - (shared if found[-1] else 0.0)
     return tuple(found)
 
 

@@ -35,11 +35,11 @@ class Online:
         if not situation.is_full:
             return Decision(Action.none(len(situation.backlog)), rates)
         considered = tuple(
-            self._weigh(action, rates, situation) for action in greedy_actions(situation.backlog, situation.promise)
+            self.weigh(action, rates, situation) for action in greedy_actions(situation.backlog, situation.promise)
         )
         return Decision(min(considered, key=lambda each: each.score).action, rates, considered)
 
-    def _weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
+    def weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
         cost = situation.promise.cost(action.counts)
         steps = time_to_full(subtract(situation.backlog, action.counts), rates, situation.promise)
         return Alternative(action, cost, (situation.spent + cost) / (situation.time + steps))

@@ -16,6 +16,8 @@ from itertools import combinations
 from headwater.errors import InternalError
 from headwater.schedule.problem import Arrivals, Counts, Promise, add, nothing, subtract
 
+_ALL_SETS = 8  # tables of which every set is looked at
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -125,15 +127,22 @@ def greedy_actions(backlog: Counts, promise: Promise) -> tuple[Action, ...]:
 
     Sets are tried by size, and one that holds a set already found can't be minimal. Up to 2^n of them are looked at:
     n is the number of tables of one view [He05 §4.3].
+
+    Where tables share a cost, one that could be left alone may be cheaper now than later: then all valid sets count,
+    for more than ``_ALL_SETS`` tables the minimal ones and that of all tables.
     """
     costs = [cost(count) for cost, count in zip(promise.costs, backlog, strict=True)]
     pending = [table for table, count in enumerate(backlog) if count]
     found: list[frozenset[int]] = []
+    minimal = not promise.shared or len(pending) > _ALL_SETS
     for size in range(len(pending) + 1):
         for chosen in map(frozenset, combinations(pending, size)):
-            if any(smaller <= chosen for smaller in found):
+            if minimal and any(smaller <= chosen for smaller in found):
                 continue
             # summed as ``Promise.cost`` does, so that both agree to the last bit
-            if sum(0.0 if table in chosen else cost for table, cost in enumerate(costs)) <= promise.cost_limit:
+            left = sum(0.0 if table in chosen else cost for table, cost in enumerate(costs))
+            if left - promise.shared * max(0, len(pending) - size - 1) <= promise.cost_limit:
                 found.append(chosen)
+    if promise.shared and frozenset(pending) not in found:
+        found.append(frozenset(pending))
     return tuple(Action.emptying(chosen, backlog) for chosen in found)

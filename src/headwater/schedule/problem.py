@@ -5,6 +5,11 @@ backlog holds those that are not processed yet (the state s: *pre-action* after 
 after the action at t). A backlog is *full* when refreshing from it, Σ f_i(s[i]), would exceed the cost limit C.
 
 A backlog from before step 0 is part of ``arrivals[0]``.
+
+*A shared cost.* In the paper tables that are processed together cost what they cost apart. Here they go in one step,
+whose statements and whose commit are paid once: of m tables processed together, m - 1 save ``shared``. With
+g_i = f_i - shared, an action costs shared + Σ g_i, so a backlog is full when Σ g_i(s[i]) > C - shared: the paper's
+problem again, with an entrance fee for each action (``without_shared``). With shared = 0 it is the paper's.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from headwater.errors import InvalidInput
-from headwater.schedule.cost import CostFunction
+from headwater.schedule.cost import CostFunction, Lowered
 
 Counts: TypeAlias = tuple[int, ...]
 """A number of modifications for each table: an n-vector."""
@@ -27,23 +32,37 @@ class Promise:
 
     costs: tuple[CostFunction, ...]  # f_i
     cost_limit: float  # C
+    shared: float = 0.0  # what each table saves that is processed together with another; at most the least f_i(1)
 
     def __post_init__(self) -> None:
         if not self.costs:
             raise InvalidInput("A view has at least one table.")
         if not self.cost_limit >= 0:
             raise InvalidInput(f"A cost limit of {self.cost_limit} can't be kept.", remedy="Give 0 or more.")
+        if not 0 <= self.shared <= min(cost(1) for cost in self.costs):
+            raise InvalidInput(
+                f"Tables can't save {self.shared} by being processed together.",
+                remedy="Give 0 or more, and no more than the cheapest of them costs alone.",
+            )
 
     @property
     def tables(self) -> int:
         return len(self.costs)
 
     def cost(self, counts: Counts) -> float:
-        """f(v) = Σ f_i(v[i]): of a refresh from this backlog, or of an action that processes these counts."""
-        return sum(cost(count) for cost, count in zip(self.costs, counts, strict=True))
+        """f(v) = Σ f_i(v[i]), less what is shared: of a refresh from this backlog, or of an action on these counts."""
+        apart = sum(cost(count) for cost, count in zip(self.costs, counts, strict=True))
+        return apart - self.shared * max(0, sum(count > 0 for count in counts) - 1) if self.shared else apart
 
     def is_full(self, backlog: Counts) -> bool:
         return self.cost(backlog) > self.cost_limit
+
+    def without_shared(self) -> Promise:
+        """The g_i and what they may cost: every action costs at least this, and what is full here is full there."""
+        if not self.shared:
+            return self
+        lowered = tuple(Lowered(cost, self.shared) for cost in self.costs)
+        return Promise(lowered, max(0.0, self.cost_limit - self.shared))
 
 
 @dataclass(frozen=True, slots=True)

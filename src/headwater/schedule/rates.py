@@ -8,8 +8,8 @@ The paper asks for "recent" rates and leaves open how recent. Two estimators, wi
   steps seen: for independent steps of one distribution, the weighted mean of the least variance. After that, it is a
   recent rate with a long memory, so that it still gets over a change.
 
-The second estimates steady streams better; whether ONLINE gains by it depends on the cost functions (``foresight``
-says why, ``compare`` how much).
+The second estimates steady streams better; whether ONLINE gains by it depends on the cost functions (``compare`` says
+how much).
 
 TIMETOFULL(s) is the first step k >= 1 at which s + k·v, rounded down, would be full.
 """

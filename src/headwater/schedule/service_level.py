@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import InvalidInput
-from headwater.schedule.foresight import Foresight
+from headwater.schedule.ahead import Ahead
 from headwater.schedule.online import Online
 from headwater.schedule.policy import Naive, Policy
 
 OPTIONS = ("response_time", "max_staleness", "policy", "priority")
-POLICIES: Mapping[str, Policy[Any]] = {"online": Online(), "foresight": Foresight(), "naive": Naive()}
-DEFAULT_POLICY = "online"
+POLICIES: Mapping[str, Policy[Any]] = {"ahead": Ahead(), "online": Online(), "naive": Naive()}
+DEFAULT_POLICY = "ahead"
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.IGNORECASE)

@@ -45,7 +45,7 @@ def simulate(
     actual: tuple[CostFunction, ...] | None = None,
 ) -> Run:
     """The policy from a refreshed view at step 0 to the refresh at T."""
-    real = promise if actual is None else Promise(actual, promise.cost_limit)
+    real = promise if actual is None else Promise(actual, promise.cost_limit, promise.shared)
     memory = policy.begin(arrivals.tables)
     left = nothing(arrivals.tables)
     spent = 0.0

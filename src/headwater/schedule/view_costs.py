@@ -4,7 +4,12 @@ The *parts* of a view are what can be processed apart, the tables of [He05]: the
 own frontier; all leaves together where they can't be told apart (nodes, other methods); the whole of a view that is
 recomputed. A refresh from a backlog s takes
 
-    capture + Σ f_i(s[i]) + apply(u),        u = the changed rows that the view's table does not show yet
+    capture + Σ f_i(s[i]) - (m - 1)·shared + apply(u),    u = the changed rows that the view's table does not show yet
+
+for m parts that are pending, since they go in one step (``problem``). What they share is learned from such steps: each
+says by how much it stayed below the sum of its parts. The middle of that is expected; and for the bound the sum of the
+parts' bounds may be lowered by as much as leaves such steps below it with the given confidence, so by what almost all
+of them saved against *that* sum. Neither is ever more than the cheapest part's f(0+). No such step, nothing shared.
 
 Capture and apply are not in the paper, whose cost is propagation alone; a reader waits for them too, so they count
 against C here. What is left for the backlog is the cost limit of ``Promise``.
@@ -21,11 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import floor
+from statistics import median
 from typing import Any
 
 from headwater.schedule.cost import CostFunction
 from headwater.schedule.fit import FittedCost, Sample, fit
-from headwater.schedule.problem import Counts
+from headwater.schedule.problem import Counts, Promise
 
 CONFIDENCE = 0.95
 RECENT = 200  # samples that a function is fitted from
@@ -40,11 +47,25 @@ class Measured:
     seconds: float
     at: float
     cold: bool = False
+    by_part: Counts | None = None  # rows of each part, of a step of several
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A step of several parts: rows of each, and what they took together."""
+
+    by_part: Counts
+    seconds: float
+
+
+def like(samples: Sequence[Measured], *, cold: bool) -> Sequence[Measured]:
+    """Those like the steps to come if there are any, else all."""
+    return [sample for sample in samples if sample.cold is cold] or samples
 
 
 def fitted(samples: Sequence[Measured], *, cold: bool = False) -> FittedCost | None:
-    """The function of samples, newest first; by those like the steps to come if there are any, else by all."""
-    alike = [sample for sample in samples if sample.cold is cold] or list(samples)
+    """The function of samples, newest first."""
+    alike = like(samples, cold=cold)
     if not alike:
         return None
     return fit(
@@ -59,6 +80,7 @@ class ViewCosts:
     together: FittedCost | None = None  # steps of several parts, by all their rows
     apply: FittedCost | None = None
     capture: FittedCost | None = None
+    joint: tuple[Joint, ...] = ()  # newest first
 
     def part(self, number: int) -> FittedCost | None:
         """f_i, or what stands for it while it is not measured."""
@@ -70,9 +92,41 @@ class ViewCosts:
 
     def upper(self, confidence: float = CONFIDENCE) -> tuple[CostFunction, ...] | None:
         """The functions by which a policy decides; None while nothing is known."""
+        known = self._known()
+        return None if known is None else tuple(each.upper(confidence) for each in known)
+
+    def promise(self, cost_limit: float, confidence: float = CONFIDENCE) -> Promise | None:
+        """What a policy decides by: bounds of each part, and what they surely share; None while nothing is known."""
+        functions = self.upper(confidence)
+        if functions is None:
+            return None
+        saved = sorted(self._saved(functions))
+        if not saved:
+            return Promise(functions, cost_limit)
+        # As ``FittedCost.factor`` from below: with too few for a quantile, the least.
+        rank = max(1, floor((len(saved) + 1) * (1 - confidence)))
+        return Promise(functions, cost_limit, _within(saved[rank - 1], functions))
+
+    @property
+    def shared(self) -> float:
+        """What each part beyond the first is expected to save in a step of several."""
+        known = self._known()
+        saved = [] if known is None else self._saved(known)
+        return _within(median(saved), known) if known is not None and saved else 0.0
+
+    def _known(self) -> tuple[FittedCost, ...] | None:
         found = [self.part(number) for number in range(len(self.parts))]
-        known = [each for each in found if each is not None]
-        return tuple(each.upper(confidence) for each in known) if len(known) == len(found) else None
+        known = tuple(each for each in found if each is not None)
+        return known if len(known) == len(found) else None
+
+    def _saved(self, functions: Sequence[CostFunction]) -> list[float]:
+        """By each step of several parts, for each part beyond the first, against the sum of these."""
+        found = []
+        for step in self.joint[:RECENT]:
+            if len(step.by_part) == len(functions) and (others := sum(rows > 0 for rows in step.by_part) - 1) > 0:
+                apart = sum(f(rows) for f, rows in zip(functions, step.by_part, strict=True))
+                found.append((apart - step.seconds) / others)
+        return found
 
     def overhead(self, unapplied: int, confidence: float | None = None) -> float:
         """Capture and apply; 0 for what was never measured."""
@@ -83,18 +137,13 @@ class ViewCosts:
         pending = [number for number, rows in enumerate(backlog) if rows]
         if any(self.part(number) is None for number in pending):
             return None
-        if len(pending) > 1 and self.together is not None:
-            propagation = self.together(sum(backlog))
-        else:
-            propagation = sum(_at(self.part(number), backlog[number], None) for number in pending)
-        return propagation + self.overhead(unapplied)
+        propagation = sum(_at(self.part(number), backlog[number], None) for number in pending)
+        return propagation - self.shared * max(0, len(pending) - 1) + self.overhead(unapplied)
 
     def bound(self, backlog: Counts, unapplied: int, confidence: float = CONFIDENCE) -> float | None:
         """What a refresh now stays under, with that confidence in each of its parts."""
-        functions = self.upper(confidence)
-        if functions is None:
-            return None
-        return sum(f(rows) for f, rows in zip(functions, backlog, strict=True)) + self.overhead(unapplied, confidence)
+        promise = self.promise(0.0, confidence)
+        return None if promise is None else promise.cost(backlog) + self.overhead(unapplied, confidence)
 
     def floor(self, confidence: float | None = None) -> Floor | None:
         """What a refresh takes after one changed row, of the part for which that is dearest."""
@@ -109,6 +158,7 @@ class ViewCosts:
         return {
             "parts": {label: _described(function) for label, function in zip(labels, self.parts, strict=True)},
             "together": _described(self.together),
+            "shared": round(self.shared, 3),
             "apply": _described(self.apply),
             "capture": _described(self.capture),
         }
@@ -129,6 +179,11 @@ class Floor:
 
     def __str__(self) -> str:
         return f"capture {self.capture:.1f} s + propagate {self.propagate:.1f} s + apply {self.apply:.1f} s"
+
+
+def _within(saved: float, functions: Sequence[CostFunction]) -> float:
+    """No part costs less than nothing: at most what a row of the cheapest costs."""
+    return min(max(0.0, saved), *(f(1) for f in functions))
 
 
 def _dearest(functions: Iterable[FittedCost | None]) -> FittedCost | None:

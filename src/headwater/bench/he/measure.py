@@ -243,7 +243,7 @@ def _targets(figure_5: dict[str, Any], seven: list[dict[str, Any]], *, equal: bo
         at_most(f"simulated against actual, {name}", WITHIN, abs(run["off_by"]))
         for name, run in figure_5["plans"].items()
     ]
-    for policy in ("online", "foresight"):
+    for policy in ("online", "ahead"):
         for stable, most in ((True, STABLE), (False, UNSTABLE)):
             worst = max(run["over_opt"][policy] for run in seven if run["stable"] is stable)
             kind = "stable" if stable else "unstable"

@@ -12,7 +12,7 @@ _COLOURS = {
     "supplier": "#fd8d3c",
     "naive": "#636363",
     "online": "#08519c",
-    "foresight": "#6baed6",
+    "ahead": "#6baed6",
     "adapt": "#31a354",
     "opt_lgm": "#fd8d3c",
 }
@@ -62,7 +62,7 @@ def _plans(axes: Any, figure: dict[str, Any]) -> None:
 
 def _refresh_times(axes: Any, figure: dict[str, Any]) -> None:
     times = [run["refresh_time"] for run in figure["runs"]]
-    for name in ("naive", "adapt", "online", "foresight", "opt_lgm"):
+    for name in ("naive", "adapt", "online", "ahead", "opt_lgm"):
         axes.plot(times, [run[name] for run in figure["runs"]], marker="o", ms=3, color=_COLOURS[name], label=name)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("refresh time (steps)")
@@ -72,7 +72,7 @@ def _refresh_times(axes: Any, figure: dict[str, Any]) -> None:
 
 
 def _streams(axes: Any, figure: dict[str, Any]) -> None:
-    names = ("naive", "online", "foresight", "opt_lgm")
+    names = ("naive", "online", "ahead", "opt_lgm")
     for order, name in enumerate(names):
         heights = [run["seconds"][name] for run in figure["runs"]]
         places = [position + (order - 1.5) * 0.2 for position in range(len(heights))]

@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from headwater.schedule.adapt import Adapt
+from headwater.schedule.ahead import Ahead
 from headwater.schedule.cost import CostFunction
-from headwater.schedule.foresight import Foresight
 from headwater.schedule.online import Online
 from headwater.schedule.policy import Naive, Policy
 from headwater.schedule.problem import Arrivals, Promise
@@ -24,7 +24,7 @@ from headwater.schedule.streams import PAPER_STREAMS, constant, drawn
 FULL_AFTER = 12
 ADAPTED_TO = 500
 SEEDS = 3
-POLICIES: dict[str, Policy[Any]] = {"naive": Naive(), "online": Online(), "foresight": Foresight()}
+POLICIES: dict[str, Policy[Any]] = {"naive": Naive(), "online": Online(), "ahead": Ahead()}
 
 
 def limit(costs: Sequence[CostFunction], rows: int, steps: int = FULL_AFTER) -> float:
