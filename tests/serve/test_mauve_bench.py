@@ -47,7 +47,7 @@ def test_a_run_is_measured_as_the_replay_says(gaps: list[float], chunk: int, vie
 def figures() -> dict[str, object]:
     runs = [run_of([0.0] * 24, 0.5, 24 // phases, 2.0).figures() | {"theoretic": 9.0} for phases in (1, 2, 4, 12)]
     return {
-        "update_sizes": [{"updates": 24, "rows": 10, "runs": runs, "advised": runs[1]}],
+        "update_sizes": [{"updates": 24, "rows": 10, "runs": runs, "advised": runs[1], "best_again": runs[1]}],
         "streams": {"medium": [{"idle": 0.5, "runs": runs}]},
         "table_sizes": [{"rows": 10, "runs": runs}],
         "readers": {
@@ -63,6 +63,18 @@ def figures() -> dict[str, object]:
 def test_the_least_staleness_lies_inside_and_the_advice_is_compared_with_it() -> None:
     inside, advice = _of_sizes(figures()["update_sizes"])  # type: ignore[arg-type]
     assert (inside.measured, inside.met, advice.measured, advice.met) == (2, True, 1.0, True)
+
+
+def test_the_advice_is_judged_by_all_runs_of_its_chunk_size() -> None:
+    (each,) = figures()["update_sizes"]  # type: ignore[misc]
+    runs = each["runs"]
+    slow = runs[1] | {"vs": 2 * runs[1]["vs"]}
+    (_, same) = _of_sizes([each | {"advised": slow, "best_again": slow}])
+    assert same.measured == 1.0
+    (_, other) = _of_sizes([each | {"advised": runs[0], "best_again": runs[1]}])
+    assert other.measured == pytest.approx(runs[0]["vs"] / runs[1]["vs"], abs=0.01)
+    (_, between) = _of_sizes([each | {"advised": runs[0] | {"phases": 3}, "best_again": runs[1]}])
+    assert between.measured == other.measured
 
 
 def test_every_figure_is_drawn(tmp_path: Path) -> None:
