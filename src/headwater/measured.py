@@ -19,7 +19,7 @@ from headwater.errors import ResponseTimeTooShort
 from headwater.schedule.outlook import Outlook, outlook
 from headwater.schedule.problem import Counts
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import RECENT, Joint, Measured, ViewCosts, fitted, like
+from headwater.schedule.view_costs import RECENT, JointCosts, Measured, ViewCosts, fitted, like
 
 TOGETHER = -1
 """The number of the part that stands for steps of several."""
@@ -213,12 +213,13 @@ def measure_of(catalog: Catalog, view: ViewRecord, *, cold: bool = False) -> Vie
     # Recomputing writes the view's table itself.
     applied = () if parts.kind == "recompute" else _samples(catalog, view.view_id, "apply")
     captured = _samples(catalog, LAKE, "capture")
+    functions = tuple(fitted(each, cold=cold) for each in samples)
     costs = ViewCosts(
-        tuple(fitted(each, cold=cold) for each in samples),
+        functions,
         fitted(together, cold=cold),
         fitted(applied, cold=cold),
         fitted(captured, cold=cold),
-        tuple(Joint(each.by_part, each.seconds) for each in like(together, cold=cold) if each.by_part is not None),
+        JointCosts.of(functions, samples, like(together, cold=cold)),
     )
     return ViewMeasure(parts, costs, samples, together, applied, captured)
 

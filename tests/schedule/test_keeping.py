@@ -139,3 +139,12 @@ def test_a_step_takes_only_what_is_there_and_what_others_can_bear(
         assert unhurried.limit is not None
         assert sum(f(rows) for f, rows in zip(functions, after, strict=True)) <= unhurried.limit + 1e-9
     assert look(seen, longest=longest, interference=interference, demanded=demanded) == verdict
+
+
+def test_a_backlog_far_beyond_what_was_measured_is_processed_whatever_the_function_says() -> None:
+    """Samples of one size tell no slope: a view was waited for that would have taken ten times its bound."""
+    flat = fit([Sample(10, 2.0)] * 5)
+    seen = replace(SEEN, costs=replace(COSTS, parts=(flat, flat)), backlog=(40, 41), unapplied=81)
+    verdict = look(seen)
+    assert (verdict.deed, verdict.reason, verdict.counts) == ("process", "more than was ever measured", (0, 41))
+    assert look(replace(seen, backlog=(40, 40))).deed == "wait"

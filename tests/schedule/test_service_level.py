@@ -56,3 +56,7 @@ def test_batches_of_a_calibration_double_and_make_up_the_backlog(pending: int, s
     assert sizes == sorted(sizes)
     if pending > 2**steps * 10:
         assert all(1.5 < larger / smaller < 2.5 for smaller, larger in pairwise(sizes))
+
+
+def test_a_policy_that_went_under_another_name_is_still_known() -> None:
+    assert ServiceLevel.of({"policy": "foresight"}).policy == "ahead"

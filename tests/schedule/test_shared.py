@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -11,20 +12,19 @@ from hypothesis import strategies as st
 
 from headwater.errors import InvalidInput
 from headwater.schedule.ahead import Ahead
-from headwater.schedule.cost import Linear, Lowered, cost_from_dict
-from headwater.schedule.fit import Sample, fit
+from headwater.schedule.cost import Linear, Lowered, Scaled, cost_from_dict
 from headwater.schedule.heuristic import AloneBound, BatchBound
 from headwater.schedule.keeping import Memory, Seen, decide
 from headwater.schedule.online import Online
 from headwater.schedule.plan import Action, greedy_actions, is_lazy, is_valid
 from headwater.schedule.policy import Naive
 from headwater.schedule.priced import PricedBound
-from headwater.schedule.problem import Promise, subtract
+from headwater.schedule.problem import Arrivals, Counts, Promise, subtract
 from headwater.schedule.search import best_lgm_plan
 from headwater.schedule.service_level import ServiceLevel
 from headwater.schedule.simulate import simulate
 from headwater.schedule.streams import constant
-from headwater.schedule.view_costs import Joint, ViewCosts
+from headwater.schedule.view_costs import JointCosts, Measured, ViewCosts, fitted
 from tests.schedule.instances import Instance, greedy_plans, instances, linear_costs
 
 TWO = Promise((Linear(1, 4), Linear(0.1, 6)), 12)
@@ -62,7 +62,8 @@ def test_a_backlog_is_full_when_it_is_without_what_is_shared(instance: Instance,
         return
     backlog = tuple(data.draw(st.integers(0, 4)) for _ in promise.costs)
     # Costs are at least what is shared, so nothing is cut off at 0.
-    assert promise.is_full(backlog) == promise.without_shared().is_full(backlog)
+    apart = promise.without_shared()
+    assert promise.is_full(backlog) == (apart.cost(backlog) > promise.cost_limit - promise.shared + 1e-6)
 
 
 def test_a_lowered_cost_function_comes_back_from_its_text() -> None:
@@ -109,6 +110,31 @@ def test_the_search_finds_the_best_lazy_and_greedy_plan(instance: Instance) -> N
     assert best_lgm_plan(arrivals, promise).cost == pytest.approx(least, abs=1e-9)
 
 
+def test_rounding_does_not_cut_the_bounds_short() -> None:
+    """0.1 + 0.2 - 0.2 is not 0.1."""
+    arrivals = Arrivals.of([(2, 0, 1), (1, 1, 1), (2, 2, 1), (2, 2, 1), (1, 2, 1), (2, 2, 2)])
+    promise = Promise((Linear(0.1, 0.1), Linear(0, 0.2), Linear(0, 0.7)), 0.3, 0.2)
+    found = best_lgm_plan(arrivals, promise)
+    assert is_valid(found.plan, arrivals, promise)
+    assert found.lower_bound <= found.cost + 1e-9
+
+
+def test_a_cost_that_is_lowered_below_its_fixed_part_is_not_concave() -> None:
+    """Batches of it would cost more together than apart, which a bound for concave functions does not know."""
+    assert not Lowered(Linear(1.5), 1.5).is_concave
+    arrivals = Arrivals.of([(2, 1), (1, 2), (1, 1)])
+    promise = Promise((Linear(1.5), Linear(2)), 2.25, 1.5)
+    bound = BatchBound.of(arrivals, promise.without_shared())
+    best = best_lgm_plan(arrivals, promise)
+    assert bound(-1, (0, 0)) <= best.cost == best.lower_bound
+
+
+def test_a_simulation_may_take_the_margin_off() -> None:
+    true = (Linear(0.1, 4), Linear(0.1, 4))
+    promise = Promise((Scaled(true[0], 1.3), Scaled(true[1], 1.3)), 12, 5)
+    assert simulate(Naive(), constant((1, 1), 50), promise, actual=true).violations == ()
+
+
 @settings(max_examples=60)
 @given(sharing(refresh_time=8))
 def test_policies_keep_the_bound_and_their_cost_is_never_below_the_best(instance: Instance) -> None:
@@ -134,49 +160,103 @@ def test_who_knows_what_is_shared_acts_less_often() -> None:
 # ---------------------------------------------------------------------- learned
 
 
-def line(fixed: float, per_row: float) -> Any:
-    return fit([Sample(rows, fixed + per_row * rows) for rows in (1, 10, 100, 1000) for _ in range(8)])
+def line(fixed: float, per_row: float, noise: float = 0.0, at: float = 0.0) -> list[Measured]:
+    """Eight samples of each size; with noise, as many above as below."""
+    sizes = (1, 10, 100, 1000)
+    shares = [1 + noise * place / 4 for place in (-4, -3, -2, -1, 1, 2, 3, 4)]
+    return [Measured(rows, share * (fixed + per_row * rows), at) for rows in sizes for share in shares]
 
 
-PARTS = (line(4, 0.01), line(5, 0.001))
+def learned(*parts: list[Measured], steps: Sequence[tuple[Counts, float]] = (), at: float = 1.0) -> ViewCosts:
+    functions = tuple(fitted(each) for each in parts)
+    joint = [Measured(sum(counts), seconds, at, by_part=counts) for counts, seconds in steps]
+    return ViewCosts(functions, joint=JointCosts.of(functions, parts, joint), apply=fitted([Measured(1, 1.0, 0.0)]))
 
 
 def joint(*seconds: float) -> ViewCosts:
     """Steps of 100 and 1000 rows, which take 5 and 6 seconds apart."""
-    return ViewCosts(PARTS, apply=line(1, 0), joint=tuple(Joint((100, 1000), each) for each in seconds))
+    return learned(line(4, 0.01), line(5, 0.001), steps=[((100, 1000), each) for each in seconds])
+
+
+def promised(costs: ViewCosts) -> Promise:
+    promise = costs.promise(9)
+    assert promise is not None
+    return promise
 
 
 def test_what_is_shared_is_the_middle_of_what_steps_saved() -> None:
-    assert joint().shared == 0
-    assert joint(8, 7.5, 7).shared == pytest.approx(3.5, abs=0.01)
-    assert joint(8, 7.5, 7).expected((100, 1000), 1) == pytest.approx(11 - 3.5 + 1, abs=0.01)
-    assert joint(8, 7.5, 7).expected((100, 0), 1) == pytest.approx(5 + 1, abs=0.01)
-    assert joint(8, 7.5, 7).as_dict(("a", "b"))["shared"] == pytest.approx(3.5, abs=0.01)
+    assert joint().joint.shared == 0
+    found = joint(8, 7.5, 7)
+    assert found.joint.shared == pytest.approx(3.5, abs=0.01)
+    assert found.expected((100, 1000), 1) == pytest.approx(11 - 3.5 + 1, abs=0.01)
+    assert found.expected((100, 0), 1) == pytest.approx(5 + 1, abs=0.01)
+    assert found.as_dict(("a", "b"))["shared"] == pytest.approx(3.5, abs=0.01)
+    assert found.bound((100, 1000), 1) == pytest.approx(8 + 1, abs=0.01)  # the slowest of the three
 
 
-def test_a_step_that_saved_nothing_promises_nothing() -> None:
-    promise = joint(8, 11.5, 7).promise(9)
-    assert promise is not None
-    assert promise.shared == 0
+def test_each_part_beyond_the_first_saves() -> None:
+    found = learned(*[line(4, 0.01)] * 3, steps=[((100, 100, 100), 15 - 2 * 3.0)] * 5)
+    assert found.joint.shared == pytest.approx(3, abs=0.01)
+    assert found.expected((100, 100, 0), 0) == pytest.approx(10 - 3, abs=0.01)
+    assert found.bound((100, 100, 100), 0) == pytest.approx(15 - 6, abs=0.01)
+
+
+def test_two_steps_are_not_enough_to_rely_on() -> None:
+    assert joint(7, 7).joint.shared == 0
+    assert promised(joint(7, 7)).cost((100, 1000)) == pytest.approx(11, abs=0.01)
 
 
 def test_no_more_is_shared_than_the_cheapest_costs() -> None:
-    assert joint(0.1).shared == pytest.approx(4.01, abs=0.01)
+    assert joint(0.1, 0.1, 0.1).joint.shared == pytest.approx(4.01, abs=0.01)
+
+
+def test_steps_of_several_parts_that_take_longer_than_their_parts_are_believed() -> None:
+    """A promise would be shown as kept while every refresh breaks it: parts are hardly ever processed alone."""
+    slow = joint(*[20.0] * 30)
+    assert slow.joint.shared == 0
+    assert slow.expected((100, 1000), 1) == pytest.approx(20 + 1, abs=0.1)
+    bound = slow.bound((100, 1000), 1)
+    assert bound is not None
+    assert bound >= 20
+    seen = Seen("v", ServiceLevel(response_time=14), ("a", "b"), (100, 1000), 1, 0.0, slow)
+    assert seen.state == "broken"
+
+
+def test_steps_from_before_the_parts_were_measured_tell_nothing() -> None:
+    """Twice as slow since: old steps of several parts would look like savings."""
+    parts = (line(8, 0, at=100.0), line(10, 0, at=100.0))
+    assert learned(*parts, steps=[((1, 1), 7.0)] * 20, at=99.0).joint == JointCosts()
+    assert learned(*parts, steps=[((1, 1), 14.0)] * 20, at=100.0).joint.shared == pytest.approx(4, abs=0.01)
+
+
+def test_a_margin_is_no_saving() -> None:
+    """Steps of several parts that save nothing stay below the sum of the parts' bounds, which lie a third higher."""
+    costs = learned(line(1, 0.01, 0.3), line(1, 0.01, 0.3), steps=[((1000, 1000), 22.0)] * 40)
+    assert costs.joint.shared == pytest.approx(0, abs=0.1)
+    bound, expected = costs.bound((1, 1), 0), costs.expected((1, 1), 0)
+    assert bound is not None
+    assert expected is not None
+    assert bound > expected
 
 
 def test_steps_of_one_part_or_of_other_parts_tell_nothing() -> None:
-    steps = (Joint((100, 0), 1.0), Joint((100, 100, 100), 1.0))
-    assert ViewCosts(PARTS, joint=steps).shared == 0
-    assert ViewCosts((None, None), joint=steps).promise(9) is None
+    steps: list[tuple[Counts, float]] = [((100, 0), 1.0), ((100, 100, 100), 1.0)] * 5
+    assert learned(line(4, 0.01), line(5, 0.001), steps=steps).joint == JointCosts()
+    assert learned(line(4, 0.01), [], steps=[((1, 1), 1.0)] * 5).joint == JointCosts()
+    assert ViewCosts((None, None)).promise(9) is None
 
 
-@given(st.lists(st.floats(5, 12), min_size=1, max_size=60))
-def test_the_bound_covers_nearly_all_steps_that_it_was_learned_from(seconds: list[float]) -> None:
-    promise = joint(*seconds).promise(9)
-    assert promise is not None
-    apart = Promise(promise.costs, 9).cost((100, 1000))
-    above = sum(each > promise.cost((100, 1000)) + 1e-9 for each in seconds if each <= apart)
-    assert above <= 0.05 * (len(seconds) + 1)
+@given(st.lists(st.floats(1, 30), min_size=3, max_size=20))
+def test_the_bound_covers_the_steps_that_it_was_learned_from(seconds: list[float]) -> None:
+    found = joint(*seconds)
+    promise = promised(found)
+    # With fewer than twenty, 95 % of one more is all of them.
+    uncovered = sum(each > promise.cost((100, 1000)) + 1e-6 for each in seconds)
+    assert uncovered <= (1 if len(seconds) >= 20 else 0)
+    expected = found.expected((100, 1000), 0)
+    assert expected is not None
+    assert promise.cost((100, 1000)) >= expected - 1e-6
+    assert found.bound((100, 1000), 0) == pytest.approx(promise.cost((100, 1000)))
 
 
 def test_a_view_waits_longer_and_processes_all_at_once_when_its_parts_share_their_steps() -> None:
@@ -190,6 +270,22 @@ def test_a_view_waits_longer_and_processes_all_at_once_when_its_parts_share_thei
     alone = Seen("v", level, ("a", "b"), (150, 1500), 0, 0.0, joint())
     assert look(alone).deed == "process"
     assert look(seen).deed == "wait"
+    assert alone.next_action == pytest.approx(12, abs=0.02)
+    assert seen.next_action == pytest.approx(8, abs=0.02)
     full = look(Seen("v", level, ("a", "b"), (600, 4000), 0, 0.0, known))
     assert (full.deed, full.counts) == ("process", (600, 4000))
-    assert full.as_dict()["shared"] == pytest.approx(4, abs=0.02)
+    told = full.as_dict()
+    assert (told["shared"], told["shared_surely"]) == (pytest.approx(4, abs=0.02), pytest.approx(4, abs=0.02))
+
+
+def test_a_step_is_cut_to_what_others_can_wait_for_with_what_parts_share_counted_once() -> None:
+    level = ServiceLevel(response_time=12, policy="naive")
+    seen = Seen("v", level, ("a", "b"), (600, 4000), 0, 0.0, joint(*[7.0] * 30))
+    for longest in (5.0, 8.0, 10.0, 12.0):
+        verdict = decide(seen, Memory.begin(seen, 0.0), 5.0, tick=1.0, longest=longest)[0]
+        taken = promised(seen.costs).cost(verdict.counts)
+        assert 0 < taken <= longest + 1e-6
+        # A row more of the last part would be too long.
+        first, second = verdict.counts
+        more = (first + 1, second) if first < 600 else (first, second + 10)
+        assert promised(seen.costs).cost(more) > longest or verdict.counts == seen.backlog

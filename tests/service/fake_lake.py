@@ -9,8 +9,9 @@ from random import Random
 from headwater.errors import HeadwaterError
 from headwater.schedule.cost import CostFunction
 from headwater.schedule.keeping import Seen
+from headwater.schedule.problem import Promise
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import Measured, ViewCosts, fitted
+from headwater.schedule.view_costs import RECENT, JointCosts, Measured, ViewCosts, fitted
 from headwater.service.loop import Refreshed
 
 CAPTURE, APPLY = 0.2, 1.0
@@ -33,7 +34,9 @@ class FakeView:
     costs: tuple[CostFunction, ...]  # what steps really take
     rates: tuple[float, ...]  # rows a second
     noise: float = 0.0
+    shared: float = 0.0  # what each part beyond the first saves in a step of several
     samples: list[list[Measured]] = field(default_factory=list)
+    joint_samples: list[Measured] = field(default_factory=list)
     applied_samples: list[Measured] = field(default_factory=list)
     processed: list[int] = field(default_factory=list)
     shown: list[int] = field(default_factory=list)
@@ -77,8 +80,7 @@ class FakeLake:
 
     def true_refresh_cost(self, name: str) -> float:
         view = self.views[name]
-        propagation = sum(f(rows) for f, rows in zip(view.costs, self.pending(name), strict=True))
-        return CAPTURE + propagation + APPLY
+        return CAPTURE + Promise(view.costs, 0.0, view.shared).cost(self.pending(name)) + APPLY
 
     # ------------------------------------------------------------------ LakeActions
 
@@ -125,22 +127,31 @@ class FakeLake:
             raise error
 
     def _propagate(self, name: str, counts: tuple[int, ...]) -> None:
+        """One step, as on Spark: a sample of its part, or of several together."""
         view = self.views[name]
-        for part, rows in enumerate(counts):
-            if rows:
-                seconds = view.costs[part](rows) * (1 + view.noise * self._random.uniform(-1, 1))
-                self.clock.time += seconds
-                view.processing += seconds
-                view.processed[part] += rows
-                view.samples[part].insert(0, Measured(rows, seconds, self.clock.time))
+        touched = [part for part, rows in enumerate(counts) if rows]
+        if not touched:
+            return
+        seconds = Promise(view.costs, 0.0, view.shared).cost(counts) * (1 + view.noise * self._random.uniform(-1, 1))
+        self.clock.time += seconds
+        view.processing += seconds
+        for part in touched:
+            view.processed[part] += counts[part]
+        if len(touched) == 1:
+            view.samples[touched[0]].insert(0, Measured(counts[touched[0]], seconds, self.clock.time))
+        else:
+            view.joint_samples.insert(0, Measured(sum(counts), seconds, self.clock.time, by_part=counts))
 
     def _seen(self, name: str) -> Seen:
         view = self.views[name]
-        known = (*map(len, view.samples), len(view.applied_samples) > 0)
+        known = (*map(len, view.samples), len(view.joint_samples), len(view.applied_samples) > 0)
         if known != view.known or view.fit is None:
             view.known = known
+            functions = tuple(fitted(each[:RECENT]) for each in view.samples)
             view.fit = ViewCosts(
-                tuple(fitted(each[:20]) for each in view.samples),
+                functions,
+                fitted(view.joint_samples[:20]),
+                joint=JointCosts.of(functions, view.samples, view.joint_samples),
                 apply=fitted(view.applied_samples[:5]),
                 capture=fitted([Measured(1, CAPTURE, 0.0)] * 5),
             )

@@ -78,6 +78,23 @@ def test_choosing_tables_costs_less_than_processing_everything() -> None:
     assert spent["ahead"] < 0.75 * spent["naive"]
 
 
+@pytest.mark.parametrize("policy", ["naive", "online", "ahead"])
+def test_what_parts_share_is_learned_from_refreshes_and_then_relied_on(policy: str) -> None:
+    """Two tables whose steps are nearly all fixed cost."""
+    flat = (Linear(0.01, 4.0), Linear(0.005, 4.5))
+    spent = {}
+    for shared in (0.0, 3.5):
+        world = World({"v": kept(policy, costs=flat, shared=shared, noise=0.02)})
+        worst: list[float] = []
+        for _ in range(12):
+            world.loop.demand("v")
+            world.run(120)
+            worst.append(world.lake.true_refresh_cost("v"))
+        assert max(worst) <= 12
+        spent[shared] = world.lake.views["v"].processing
+    assert spent[3.5] < 0.75 * spent[0.0]
+
+
 def test_only_the_chosen_parts_are_processed_and_the_log_holds_the_alternatives() -> None:
     world = World({"v": kept("online")})
     world.run(1000)

@@ -73,6 +73,14 @@ def test_steps_of_one_part_are_its_samples_and_steps_of_several_are_of_all_toget
     assert (one.part, one.rows, one.cold) == (0, 46, True)
 
 
+def test_what_parts_share_is_learned_from_the_steps_that_the_catalog_keeps(catalog: Catalog, lease: Lease) -> None:
+    alone = [CostRecord("joined", "propagate", part, 10, 4.0, False, 1) for part in (0, 1) for _ in range(5)]
+    several = [CostRecord("joined", "propagate", TOGETHER, 20, 5.0, False, 2, by_part=(10, 10)) for _ in range(3)]
+    catalog.add_cost_samples([*alone, *several])
+    assert measure_of(catalog, JOIN).costs.joint.shared == pytest.approx(3.0)
+    assert measure_of(catalog, JOIN).costs.expected((10, 10), 0) == pytest.approx(5.0)
+
+
 def test_a_step_without_changes_or_without_a_time_is_no_sample(catalog: Catalog, lease: Lease) -> None:
     begun = catalog.begin_step(lease, "joined", "propagate", {"before": [0, 0], "after": [1, 0]})
     times = [LeafTime(LeafId(0), Csn(1), Csn(1))]

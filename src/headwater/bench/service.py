@@ -34,7 +34,7 @@ from headwater.measured import backlog_of, gather
 from headwater.propagate.driver import propagate
 from headwater.schedule.keeping import HEADROOM, Memory, Seen, decide, done
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import CONFIDENCE
+from headwater.schedule.view_costs import CONFIDENCE, JointCosts
 from headwater.service.loop import Demand, Loop, LoopSettings
 from headwater.service.run import RunSettings
 from headwater.service.run import run as keep
@@ -189,7 +189,7 @@ def _replayed(lake: Lake, view: str, response_time: float, live: _Live) -> float
     context = lake._context  # noqa: SLF001 (the drivers one by one)
     costs, level = lake.costs("kept").costs, ServiceLevel(response_time=response_time, policy="naive")
     if view == NAIVE["naive"]:
-        costs = replace(costs, joint=())
+        costs = replace(costs, joint=JointCosts())
     refreshed = {asked.refreshed.csn for asked in live.answered if asked.refreshed is not None}
     start, began = context.catalog.view(view).csn, time.time()
     memory: Memory | None = None

@@ -106,8 +106,8 @@ def _print_measure(measure: ViewMeasure) -> None:
     )
     if floor is not None:
         told += f"one changed row of {measure.parts.labels[floor.part]} takes {floor}"
-    if measure.costs.shared:
-        told += f"\nParts that go in one step save {duration(measure.costs.shared)} for each beyond the first"
+    if measure.costs.joint.shared:
+        told += f"\nParts that go in one step save {duration(measure.costs.joint.shared)} for each beyond the first"
     console().print(Text(told), soft_wrap=True)
 
 

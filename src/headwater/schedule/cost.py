@@ -180,7 +180,8 @@ class Lowered:
 
     @property
     def is_concave(self) -> bool:
-        return self.function.is_concave
+        """Of the batches there are, from 0 on: nothing, less than f(0+) of the first row, and so on."""
+        return self.function.is_concave and self.by <= 2 * self.function(1) - self.function(2)
 
     def to_dict(self) -> dict[str, Any]:
         return {"form": "lowered", "by": self.by, "function": self.function.to_dict()}

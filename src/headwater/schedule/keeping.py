@@ -7,6 +7,8 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
   then views below, then the longest step of another view that may be running when somebody asks (they share one
   Spark), and a tenth is kept back for what arrives while the loop is not looking. The rest is the cost limit.
 - *Learning.* While something of a view was never measured, whatever is pending is processed at once: that measures.
+  Nor does a cost function say much of batches far beyond those that it was fitted from, so a backlog of
+  ``MOST_BEYOND`` times the largest of them is processed too. After a few such steps all that comes up is known.
 - *Apply grows too.* What was propagated and not applied costs at the refresh. When that has taken half of what would
   be left right after a refresh, the view is refreshed.
 - *Steps that others can bear.* A step can't be interrupted, so while it runs no other view is served. What the others
@@ -32,6 +34,7 @@ from headwater.schedule.service_level import ServiceLevel
 from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
 
 HEADROOM = 0.1  # of C, for what arrives between two looks
+MOST_BEYOND = 4  # times the largest batch that was measured
 MOST_INTERFERENCE = 0.5  # of C: more can't be kept free for others' steps
 _MOST_STEPS = 100  # that a pause is cut into for the policy's rates
 
@@ -133,6 +136,7 @@ class Verdict:
         """The numbers behind it, for the log."""
         seen = self.seen
         functions = [seen.costs.part(number) for number in range(len(seen.backlog))]
+        promise = seen.costs.promise(0.0)
         return {
             "view": seen.name,
             "action": self.deed,
@@ -144,7 +148,8 @@ class Verdict:
                 label: None if f is None else round(f(rows), 3)
                 for label, f, rows in zip(seen.labels, functions, seen.backlog, strict=True)
             },
-            "shared": round(seen.costs.shared, 3),
+            "shared": round(seen.costs.joint.shared, 3),
+            "shared_surely": None if promise is None else round(promise.shared, 3),
             "unapplied": seen.unapplied,
             "overhead": round(seen.costs.overhead(seen.unapplied), 3),
             "predicted": _rounded(seen.predicted),
@@ -229,6 +234,8 @@ def decide(
         return verdict("refresh", f"it can't be propagated: {seen.problem}"), looked
     if promise is None:
         return process("not measured yet", seen.backlog), looked
+    if beyond := _beyond(seen):
+        return process("more than was ever measured", beyond), looked
     if _unmeasured(seen):
         return verdict("refresh", "applying is not measured yet"), looked
     fresh = _limit(seen, interference, unapplied=1)
@@ -276,6 +283,14 @@ def _bearable(counts: Counts, seen: Seen, longest: float) -> Counts:
         found.append(taken if taken or not rows or any(found) else 1)
         left -= f(found[-1]) - (shared if found[-1] else 0.0)
     return tuple(found)
+
+
+def _beyond(seen: Seen) -> Counts | None:
+    """The pending rows of parts that are far more than any batch of them that was measured."""
+    parts = [seen.costs.part(number) for number in range(len(seen.backlog))]
+    far = [f is not None and rows > MOST_BEYOND * f.largest for f, rows in zip(parts, seen.backlog, strict=True)]
+    chosen = tuple(rows if beyond else 0 for rows, beyond in zip(seen.backlog, far, strict=True))
+    return chosen if any(chosen) and seen.apart else None
 
 
 def _unmeasured(seen: Seen) -> bool:

@@ -4,7 +4,8 @@ When the backlog is full, the greedy and minimal action q with the least
 
     H(q) = (F_t + f(q)) / (t + TIMETOFULL(s_t - q))
 
-is taken: the average cost of a step up to the moment at which one will have to act again. So the plan is LGM.
+is taken: the average cost of a step up to the moment at which one will have to act again. So the plan is LGM; where
+tables share a cost (``problem``), lazy and greedy.
 """
 
 from __future__ import annotations

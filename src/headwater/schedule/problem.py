@@ -22,6 +22,8 @@ from typing import TypeAlias
 from headwater.errors import InvalidInput
 from headwater.schedule.cost import CostFunction, Lowered
 
+_ROUNDING = 1e-9
+
 Counts: TypeAlias = tuple[int, ...]
 """A number of modifications for each table: an n-vector."""
 
@@ -58,11 +60,12 @@ class Promise:
         return self.cost(backlog) > self.cost_limit
 
     def without_shared(self) -> Promise:
-        """The g_i and what they may cost: every action costs at least this, and what is full here is full there."""
+        """The g_i and what they may cost, for lower bounds: an action costs no less than here, and is due no later."""
         if not self.shared:
             return self
         lowered = tuple(Lowered(cost, self.shared) for cost in self.costs)
-        return Promise(lowered, max(0.0, self.cost_limit - self.shared))
+        # A little more than is left: differences round, and what is not full here must not be full there.
+        return Promise(lowered, max(0.0, self.cost_limit - self.shared) + _ROUNDING * max(1.0, self.cost_limit))
 
 
 @dataclass(frozen=True, slots=True)

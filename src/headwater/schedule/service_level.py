@@ -20,6 +20,7 @@ from headwater.schedule.policy import Naive, Policy
 OPTIONS = ("response_time", "max_staleness", "policy", "priority")
 POLICIES: Mapping[str, Policy[Any]] = {"ahead": Ahead(), "online": Online(), "naive": Naive()}
 DEFAULT_POLICY = "ahead"
+_RENAMED = {"foresight": "ahead"}  # what lakes may still hold
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.IGNORECASE)
@@ -38,6 +39,7 @@ class ServiceLevel:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ServiceLevel:
         policy = options.get("policy", DEFAULT_POLICY).lower()
+        policy = _RENAMED.get(policy, policy)
         if policy not in POLICIES:
             raise InvalidInput(f"Unknown policy {policy!r}.", remedy=f"Use one of {', '.join(POLICIES)}.")
         return cls(

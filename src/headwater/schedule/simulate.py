@@ -45,7 +45,9 @@ def simulate(
     actual: tuple[CostFunction, ...] | None = None,
 ) -> Run:
     """The policy from a refreshed view at step 0 to the refresh at T."""
-    real = promise if actual is None else Promise(actual, promise.cost_limit, promise.shared)
+    real = promise
+    if actual is not None:
+        real = Promise(actual, promise.cost_limit, min(promise.shared, *(f(1) for f in actual)))
     memory = policy.begin(arrivals.tables)
     left = nothing(arrivals.tables)
     spent = 0.0

@@ -6,10 +6,11 @@ recomputed. A refresh from a backlog s takes
 
     capture + Σ f_i(s[i]) - (m - 1)·shared + apply(u),    u = the changed rows that the view's table does not show yet
 
-for m parts that are pending, since they go in one step (``problem``). What they share is learned from such steps: each
-says by how much it stayed below the sum of its parts. The middle of that is expected; and for the bound the sum of the
-parts' bounds may be lowered by as much as leaves such steps below it with the given confidence, so by what almost all
-of them saved against *that* sum. Neither is ever more than the cheapest part's f(0+). No such step, nothing shared.
+for m parts that are pending, since they go in one step (``problem``). What they share is the middle of what such steps,
+at least three, took less than the sum of their parts, and at most what a row of the cheapest part costs. What a step
+took over the sum less what is shared is a ratio like those of ``fit``: the middle one corrects what is expected, so
+that steps of several parts that take longer than they did are seen though nobody processes parts alone any more, and a
+high one bounds it. Steps from before the newest samples of a part are left out: its f is of another time.
 
 Capture and apply are not in the paper, whose cost is propagation alone; a reader waits for them too, so they count
 against C here. What is left for the backlog is the cost limit of ``Promise``.
@@ -25,18 +26,20 @@ confidence; predictions that are told to people are f itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import floor
+from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 from typing import Any
 
-from headwater.schedule.cost import CostFunction
+from headwater.schedule.cost import CostFunction, Scaled
 from headwater.schedule.fit import FittedCost, Sample, fit
 from headwater.schedule.problem import Counts, Promise
 
 CONFIDENCE = 0.95
 RECENT = 200  # samples that a function is fitted from
 HALF_LIFE = 50  # samples after which one weighs half
+RECENT_STEPS = 20  # of several parts, from which it is learned what they share
+_ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,6 @@ class Measured:
     at: float
     cold: bool = False
     by_part: Counts | None = None  # rows of each part, of a step of several
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """A step of several parts: rows of each, and what they took together."""
-
-    by_part: Counts
-    seconds: float
 
 
 def like(samples: Sequence[Measured], *, cold: bool) -> Sequence[Measured]:
@@ -80,7 +75,7 @@ class ViewCosts:
     together: FittedCost | None = None  # steps of several parts, by all their rows
     apply: FittedCost | None = None
     capture: FittedCost | None = None
-    joint: tuple[Joint, ...] = ()  # newest first
+    joint: JointCosts = field(default_factory=lambda: JointCosts())
 
     def part(self, number: int) -> FittedCost | None:
         """f_i, or what stands for it while it is not measured."""
@@ -91,42 +86,27 @@ class ViewCosts:
         return all(self.part(number) is not None for number in range(len(self.parts)))
 
     def upper(self, confidence: float = CONFIDENCE) -> tuple[CostFunction, ...] | None:
-        """The functions by which a policy decides; None while nothing is known."""
-        known = self._known()
-        return None if known is None else tuple(each.upper(confidence) for each in known)
+        """The bounds by which a policy decides; None while nothing is known."""
+        promise = self.promise(0.0, confidence)
+        return None if promise is None else promise.costs
 
     def promise(self, cost_limit: float, confidence: float = CONFIDENCE) -> Promise | None:
-        """What a policy decides by: bounds of each part, and what they surely share; None while nothing is known."""
-        functions = self.upper(confidence)
-        if functions is None:
-            return None
-        saved = sorted(self._saved(functions))
-        if not saved:
-            return Promise(functions, cost_limit)
-        # As ``FittedCost.factor`` from below: with too few for a quantile, the least.
-        rank = max(1, floor((len(saved) + 1) * (1 - confidence)))
-        return Promise(functions, cost_limit, _within(saved[rank - 1], functions))
+        """What a policy decides by: bounds of each part and of what they share; None while nothing is known.
 
-    @property
-    def shared(self) -> float:
-        """What each part beyond the first is expected to save in a step of several."""
+        With u_i at least the bound U of the ratios, Σ u_i·f_i less U·shared for each part but one is at least
+        U·(Σ f_i less what is shared), which bounds steps of several parts.
+        """
         known = self._known()
-        saved = [] if known is None else self._saved(known)
-        return _within(median(saved), known) if known is not None and saved else 0.0
+        if known is None:
+            return None
+        several = self.joint.factor(confidence)
+        functions = tuple(Scaled(each, max(each.upper(confidence).factor, several)) for each in known)
+        return Promise(functions, cost_limit, min(several * self.joint.shared, *(f(1) for f in functions)))
 
     def _known(self) -> tuple[FittedCost, ...] | None:
         found = [self.part(number) for number in range(len(self.parts))]
         known = tuple(each for each in found if each is not None)
         return known if len(known) == len(found) else None
-
-    def _saved(self, functions: Sequence[CostFunction]) -> list[float]:
-        """By each step of several parts, for each part beyond the first, against the sum of these."""
-        found = []
-        for step in self.joint[:RECENT]:
-            if len(step.by_part) == len(functions) and (others := sum(rows > 0 for rows in step.by_part) - 1) > 0:
-                apart = sum(f(rows) for f, rows in zip(functions, step.by_part, strict=True))
-                found.append((apart - step.seconds) / others)
-        return found
 
     def overhead(self, unapplied: int, confidence: float | None = None) -> float:
         """Capture and apply; 0 for what was never measured."""
@@ -138,7 +118,9 @@ class ViewCosts:
         if any(self.part(number) is None for number in pending):
             return None
         propagation = sum(_at(self.part(number), backlog[number], None) for number in pending)
-        return propagation - self.shared * max(0, len(pending) - 1) + self.overhead(unapplied)
+        if len(pending) > 1:
+            propagation = self.joint.expected(propagation, len(pending))
+        return propagation + self.overhead(unapplied)
 
     def bound(self, backlog: Counts, unapplied: int, confidence: float = CONFIDENCE) -> float | None:
         """What a refresh now stays under, with that confidence in each of its parts."""
@@ -158,7 +140,7 @@ class ViewCosts:
         return {
             "parts": {label: _described(function) for label, function in zip(labels, self.parts, strict=True)},
             "together": _described(self.together),
-            "shared": round(self.shared, 3),
+            "shared": round(self.joint.shared, 3),
             "apply": _described(self.apply),
             "capture": _described(self.capture),
         }
@@ -181,9 +163,43 @@ class Floor:
         return f"capture {self.capture:.1f} s + propagate {self.propagate:.1f} s + apply {self.apply:.1f} s"
 
 
-def _within(saved: float, functions: Sequence[CostFunction]) -> float:
-    """No part costs less than nothing: at most what a row of the cheapest costs."""
-    return min(max(0.0, saved), *(f(1) for f in functions))
+@dataclass(frozen=True, slots=True)
+class JointCosts:
+    """Steps of several parts against the sum of these."""
+
+    shared: float = 0.0  # what each part beyond the first saves
+    ratios: tuple[float, ...] = ()  # measured / (sum less what is shared), ascending
+
+    @classmethod
+    def of(
+        cls,
+        parts: Sequence[FittedCost | None],
+        samples: Sequence[Sequence[Measured]],
+        steps: Sequence[Measured],
+    ) -> JointCosts:
+        """``samples`` are those that the parts were fitted from; all newest first."""
+        known = tuple(each for each in parts if each is not None)
+        if len(known) < max(2, len(parts)):
+            return cls()
+        since = max(own[: min(len(own), HALF_LIFE)][-1].at for own in samples)
+        found = []
+        for step in steps[:RECENT_STEPS]:
+            counts = step.by_part or ()
+            if step.at >= since and len(counts) == len(known) and (others := sum(rows > 0 for rows in counts) - 1) > 0:
+                found.append((sum(f(rows) for f, rows in zip(known, counts, strict=True)), others, step.seconds))
+        saved = [(apart - seconds) / others for apart, others, seconds in found]
+        shared = min(max(0.0, median(saved)), *(f(1) for f in known)) if len(saved) >= _ENOUGH else 0.0
+        ratios = [seconds / max(apart - others * shared, 1e-9) for apart, others, seconds in found]
+        return cls(shared, tuple(sorted(ratios)))
+
+    def expected(self, apart: float, parts: int) -> float:
+        """What parts take together that take ``apart`` one by one."""
+        return (apart - (parts - 1) * self.shared) * (median(self.ratios) if self.ratios else 1.0)
+
+    def factor(self, confidence: float) -> float:
+        """What the ratios stay under with this probability, as ``FittedCost.upper``; 0 where none is known."""
+        rank = min(len(self.ratios), ceil((len(self.ratios) + 1) * confidence))
+        return self.ratios[rank - 1] if self.ratios else 0.0
 
 
 def _dearest(functions: Iterable[FittedCost | None]) -> FittedCost | None:

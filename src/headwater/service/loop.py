@@ -377,9 +377,9 @@ def _matters(other: Seen, seen: Seen) -> bool:
 
 
 def _cost(verdict: Verdict) -> float | None:
-    parts = [verdict.seen.costs.part(number) for number in range(len(verdict.counts))]
-    costs = [f(rows) for f, rows in zip(parts, verdict.counts, strict=True) if f is not None]
-    return sum(costs) if len(costs) == len(parts) else None
+    costs = verdict.seen.costs
+    expected = costs.expected(verdict.counts, 0)
+    return None if expected is None else expected - costs.overhead(0)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -54,7 +54,7 @@ class SparkLake:
     def process(self, view: str, counts: tuple[int, ...], csn: int) -> None:
         """One step for the parts that are named; the others stay where they are.
 
-        Several parts go in one step: its statements and its commit are then paid once, the promise counts them twice.
+        Several parts go in one step: its statements and its commit are then paid once.
         """
         context = self._context
         record = context.catalog.view(view)
