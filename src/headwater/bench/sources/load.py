@@ -1,5 +1,8 @@
 """The server's own transaction rate and CPU, alone and with its tables followed.
 
+Who follows a server runs on another machine. Here both are on one, so the server and its clients are kept on one core,
+in every state, and the reader on another: what it takes for itself is told as CPU seconds.
+
 The machine's own pace changes from one minute to the next, so the states take turns, many short ones, in an order that
 goes round; a ratio is of two turns of one round. CPU seconds of a transaction do not depend on that pace.
 """
@@ -51,6 +54,7 @@ class Reader:
 
 def measure(server: PostgresServer, progress: Callable[[str], None]) -> dict[str, Any]:
     url = server.create_database(_NAME)
+    _keep_to(_cores()[0], [_postmaster(server), *_children(_postmaster(server))])
     _pgbench(server, "-i", "-s", "10", "-q")
     _pgbench(server, "-T", "5", "-c", "4", "-n")
     rounds: list[dict[str, dict[str, float]]] = []
@@ -89,7 +93,7 @@ def _turn(server: PostgresServer, url: str, state: str) -> dict[str, float]:
 
 def _loaded(server: PostgresServer, reader: Reader) -> dict[str, float]:
     """The rate of the server's own TPC-B-like load, and milliseconds of CPU for each of its transactions."""
-    postmaster = int((server.data / "postmaster.pid").read_text().split()[0])
+    postmaster = _postmaster(server)
     before = _cpu_below(postmaster)
     said = _pgbench(server, "-T", str(SECONDS), "-c", "4", "-n")
     server_seconds = _cpu_below(postmaster) - before
@@ -136,11 +140,11 @@ def _logged(url: str) -> Iterator[tuple[Position, PostgresFeed, Reader]]:
 
 @contextmanager
 def _followed(feed: PostgresFeed, position: Position, reader: Reader) -> Iterator[None]:
-    """Somebody who reads and decodes the log of all tables as capture does, and gives way as ``run --nice 20``."""
+    """Somebody who reads and decodes the log of all tables as capture does."""
     over = threading.Event()
 
     def follow() -> None:
-        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+        _keep_to(_cores()[-1], [threading.get_native_id()])
         at = position
         while not over.is_set():
             with closing(feed.read(at)) as batch:
@@ -165,8 +169,24 @@ def _followed(feed: PostgresFeed, position: Position, reader: Reader) -> Iterato
 
 def _cpu_below(postmaster: int) -> float:
     """CPU seconds of a server so far: its processes, and those that have ended."""
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return _cpu(postmaster, ended=True) + sum(_cpu(int(child)) for child in children)
+    return _cpu(postmaster, ended=True) + sum(map(_cpu, _children(postmaster)))
+
+
+def _postmaster(server: PostgresServer) -> int:
+    return int((server.data / "postmaster.pid").read_text().split()[0])
+
+
+def _children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def _keep_to(core: int, threads: list[int]) -> None:
+    for thread in threads:
+        os.sched_setaffinity(thread, {core})
 
 
 def _cpu(process: int, *, ended: bool = False) -> float:
@@ -180,5 +200,6 @@ def _cpu(process: int, *, ended: bool = False) -> float:
 def _pgbench(server: PostgresServer, *arguments: str) -> str:
     program = server.binaries / "pgbench"
     where = ["-h", "127.0.0.1", "-p", str(server.port), "-U", SERVER_USER, _NAME]
-    done = subprocess.run([program, *arguments, *where], capture_output=True, text=True, check=True)
+    there = ["taskset", "-c", str(_cores()[0])]
+    done = subprocess.run([*there, program, *arguments, *where], capture_output=True, text=True, check=True)
     return done.stdout
