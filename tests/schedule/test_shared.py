@@ -239,6 +239,12 @@ def test_a_margin_is_no_saving() -> None:
     assert bound > expected
 
 
+def test_a_part_that_never_changes_does_not_keep_the_others_from_sharing() -> None:
+    found = learned(line(4, 0.01), line(5, 0.001), [], steps=[((100, 1000, 0), 7.0)] * 5)
+    assert found.joint.shared == pytest.approx(4, abs=0.01)
+    assert found.expected((100, 1000, 0), 0) == pytest.approx(7, abs=0.01)
+
+
 def test_steps_of_one_part_or_of_other_parts_tell_nothing() -> None:
     steps: list[tuple[Counts, float]] = [((100, 0), 1.0), ((100, 100, 100), 1.0)] * 5
     assert learned(line(4, 0.01), line(5, 0.001), steps=steps).joint == JointCosts()

@@ -178,17 +178,16 @@ class JointCosts:
         steps: Sequence[Measured],
     ) -> JointCosts:
         """``samples`` are those that the parts were fitted from; all newest first."""
-        known = tuple(each for each in parts if each is not None)
-        if len(known) < max(2, len(parts)):
-            return cls()
-        since = max(own[: min(len(own), HALF_LIFE)][-1].at for own in samples)
+        known = {number: f for number, f in enumerate(parts) if f is not None}
+        since = {number: samples[number][:HALF_LIFE][-1].at for number in known}
         found = []
         for step in steps[:RECENT_STEPS]:
-            counts = step.by_part or ()
-            if step.at >= since and len(counts) == len(known) and (others := sum(rows > 0 for rows in counts) - 1) > 0:
-                found.append((sum(f(rows) for f, rows in zip(known, counts, strict=True)), others, step.seconds))
+            touched = {number: rows for number, rows in enumerate(step.by_part or ()) if rows}
+            if len(touched) > 1 and all(number in known and step.at >= since[number] for number in touched):
+                apart = sum(known[number](rows) for number, rows in touched.items())
+                found.append((apart, len(touched) - 1, step.seconds))
         saved = [(apart - seconds) / others for apart, others, seconds in found]
-        shared = min(max(0.0, median(saved)), *(f(1) for f in known)) if len(saved) >= _ENOUGH else 0.0
+        shared = min(max(0.0, median(saved)), *(f(1) for f in known.values())) if len(saved) >= _ENOUGH else 0.0
         ratios = [seconds / max(apart - others * shared, 1e-9) for apart, others, seconds in found]
         return cls(shared, tuple(sorted(ratios)))
 
