@@ -19,8 +19,7 @@ from headwater.definition import CatalogMoments, Definition
 from headwater.lifecycle import check
 from headwater.outline import Outline, lines, outline
 from headwater.propagate.choosing import Wanted
-from headwater.propagate.frontier import advance
-from headwater.propagate.nodes import block_queries
+from headwater.propagate.frontier import advance, block_queries
 from headwater.propagate.stepping import small_changes
 from headwater.propagate.targets import frontier_of, width_of
 from headwater.propagate.width import ByCsn, ByRows, Unlimited, Width

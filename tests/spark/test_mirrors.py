@@ -13,7 +13,7 @@ from headwater.context import Sizes
 from headwater.errors import MomentProblem, SourceProblem
 from headwater.serve.sweeping import SparkSweeper
 from headwater.sources.postgres.slot import drop_slot
-from tests.postgres_server import PostgresServer, running_postgres
+from tests.postgres_server import PostgresServer, committed, running_postgres
 from tests.spark.oracle import World, assert_rows_equal
 
 if TYPE_CHECKING:
@@ -53,12 +53,8 @@ class Shop:
         return {name: self.connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("orders", "customers")}
 
     def run(self, *statements: str) -> None:
-        with self.connection.transaction():
-            for statement in statements:
-                self.connection.execute(statement)
-            xid = self.connection.execute("SELECT pg_current_xact_id()::text").fetchone()
-        assert xid is not None
-        self.seen[xid[0]] = self.contents()
+        xid = committed(self.connection, *statements)
+        self.seen[xid] = self.contents()
 
     def at(self, csn: int) -> dict[str, list[tuple[Any, ...]]]:
         """The database at a csn: as its last transaction up to there left it."""

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headwater.sources.postgres.slot import drop_slot
-from tests.postgres_server import running_postgres
+from tests.postgres_server import committed, running_postgres
 from tests.spark.oracle import World, assert_rows_equal
 
 if TYPE_CHECKING:
@@ -39,15 +39,11 @@ class Source:
         return {name: self.connection.execute(f"SELECT * FROM {name}").fetchall() for name in COLUMNS}
 
     def run(self, *statements: str) -> None:
-        with self.connection.transaction():
-            for statement in statements:
-                self.connection.execute(statement)
-            xid = self.connection.execute("SELECT pg_current_xact_id()::text").fetchone()
-        assert xid is not None
+        xid = committed(self.connection, *statements)
         last = list(self.seen.values())[-1] if self.seen else self.first
-        self.seen[xid[0]] = self.contents()
-        if self.seen[xid[0]] != last:
-            self.newest = xid[0]
+        self.seen[xid] = self.contents()
+        if self.seen[xid] != last:
+            self.newest = xid
 
     def expected(self, csn: int) -> DataFrame:
         held = self.first

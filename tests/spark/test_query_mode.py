@@ -18,7 +18,7 @@ import pytest
 from headwater.errors import DatabaseUnavailable, InvalidInput
 from headwater.propagate import asking_driver
 from headwater.sources.postgres.slot import drop_slot
-from tests.postgres_server import running_postgres
+from tests.postgres_server import committed, running_postgres
 from tests.spark.oracle import World, assert_rows_equal
 
 if TYPE_CHECKING:
@@ -60,14 +60,9 @@ class Sources:
         return {name: self.of(name).execute(f"SELECT * FROM {name}").fetchall() for name in names or KINDS}
 
     def run(self, database: str, *statements: str) -> None:
-        connection = self.connections[database]
-        with connection.transaction():
-            for statement in statements:
-                connection.execute(statement)
-            xid = connection.execute("SELECT pg_current_xact_id()::text").fetchone()
-        assert xid is not None
+        xid = committed(self.connections[database], *statements)
         names = [name for name in KINDS if (name == "stock") == (database == "two")]
-        self.seen[f"{database} {xid[0]}"] = self.contents(*names)
+        self.seen[f"{database} {xid}"] = self.contents(*names)
 
     def at(self, csn: int) -> dict[str, list[tuple[Any, ...]]]:
         held = dict(self.first)

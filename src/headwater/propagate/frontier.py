@@ -109,3 +109,9 @@ def _seen(other: Scan, advancing: Csn, reached: Csn, log: ChangeLog) -> Term:
         return Snapshot(reached)
     ahead = Interval(advancing, reached)
     return Patched(ahead) if log.has_changes(other.table, ahead) else Snapshot(advancing)
+
+
+def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query, ...]:
+    """The queries for all leaves of a block together."""
+    targets = tuple(interval.end for _ in scans(plan))
+    return advance(plan, Frontier.at(plan, interval.start), targets, log).queries

@@ -17,13 +17,12 @@ from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate, blocks_of
 from headwater.algebra.plan import Attribute, Plan, scans
-from headwater.algebra.query import Query
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.staging import StagedRows
-from headwater.propagate.frontier import ChangeLog, Frontier, advance
+from headwater.propagate.frontier import block_queries
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.tree_driver import Blocks
 from headwater.sql.dialect import to_text
@@ -64,12 +63,6 @@ class NodeLog:
 
     def names(self, interval: Interval) -> dict[tuple[str, Interval], str]:
         return {(node, interval): rows.name for node, rows in self.staged.items()}
-
-
-def block_queries(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query, ...]:
-    """The queries for all leaves of a block together."""
-    targets = tuple(interval.end for _ in scans(plan))
-    return advance(plan, Frontier.at(plan, interval.start), targets, log).queries
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from sqlglot import exp
 from headwater.algebra.apart import numbered_anew
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, scans
 from headwater.algebra.product import Product, ThroughUnion, products, unchanged
-from headwater.algebra.query import Query
 from headwater.algebra.time import Interval
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
@@ -31,7 +30,7 @@ from headwater.propagate.completing import OwnRows
 from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of, n_term
 from headwater.propagate.fate_driver import prepared_by_fates
 from headwater.propagate.fates import change_by_fates
-from headwater.propagate.frontier import ChangeLog, Frontier, advance
+from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.knowing import Integrity
 from headwater.propagate.linear_work import Cardinalities
 from headwater.propagate.sizing import LeafFacts, Ratios, ratio, sizes_of
@@ -123,7 +122,7 @@ class Blocks:
         found = list(scans(plan))
         changed = frozenset(scan.leaf for scan in found if log.has_changes(scan.table, interval))
         if not changed or len(found) < 2:
-            return stepping.prepared(self._integrity.cut(_n_terms(plan, interval, log)), sources)
+            return stepping.prepared(self._integrity.cut(block_queries(plan, interval, log)), sources)
         searching = self._wanted in (Wanted.TREE, Wanted.AUTO)
         widened = self._through_union(plan, interval, sources) if searching else unchanged
         parts = products(plan, widened)
@@ -156,7 +155,7 @@ class Blocks:
     def _terms(self, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping) -> Prepared:
         """One term for each changed leaf, or for each piece of its change where that spares some; a single one from the
         view's own rows where these tell it."""
-        left = self._integrity.cut(_n_terms(plan, interval, log))
+        left = self._integrity.cut(block_queries(plan, interval, log))
         if not self._definition.nodes and len(left) == 1:
             own = OwnRows(
                 self._context, self._view, self._definition, self._integrity.known, interval.start, stepping.stack
@@ -257,12 +256,6 @@ class Blocks:
         if not types:
             return unchanged
         return lambda name, value: exp.Cast(this=value, to=exp.var(types[name]))
-
-
-def _n_terms(plan: Plan, interval: Interval, log: ChangeLog) -> tuple[Query, ...]:
-    """The queries for all leaves of a block together."""
-    targets = tuple(interval.end for _ in scans(plan))
-    return advance(plan, Frontier.at(plan, interval.start), targets, log).queries
 
 
 def _unions(plan: Plan) -> Iterator[Union]:

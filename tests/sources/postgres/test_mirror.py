@@ -29,7 +29,7 @@ from headwater.errors import (
 from headwater.sources import opening
 from headwater.sources.postgres.connection import connect
 from headwater.sources.postgres.slot import drop_slot, slot_state
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, committed
 from tests.postgres_server import _run as run_server_program
 from tests.sources.postgres.conftest import Source
 from tests.sources.postgres.mirror_world import World, contents
@@ -145,12 +145,7 @@ def test_random_transactions_are_exact_at_every_csn(world: World, shop: str, sou
             ],
             dice.randrange(1, 4),
         )
-        with source.owner.transaction():
-            for statement in statements:
-                source.owner.execute(statement)
-            xid = source.owner.execute("SELECT pg_current_xact_id()::text").fetchone()
-        assert xid is not None
-        seen[xid[0]] = (contents(source.owner, "a"), contents(source.owner, "b"))
+        seen[committed(source.owner, *statements)] = (contents(source.owner, "a"), contents(source.owner, "b"))
         if dice.random() < 0.1:
             world.capture()
         if dice.random() < 0.05:
