@@ -145,7 +145,8 @@ def test_random_transactions_are_exact_at_every_csn(world: World, shop: str, sou
             ],
             dice.randrange(1, 4),
         )
-        seen[committed(source.owner, *statements)] = (contents(source.owner, "a"), contents(source.owner, "b"))
+        xid = committed(source.owner, *statements)
+        seen[xid] = (contents(source.owner, "a"), contents(source.owner, "b"))
         if dice.random() < 0.1:
             world.capture()
         if dice.random() < 0.05:
