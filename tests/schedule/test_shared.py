@@ -266,7 +266,7 @@ def test_the_bound_covers_the_steps_that_it_was_learned_from(seconds: list[float
 
 
 def test_a_view_waits_longer_and_processes_all_at_once_when_its_parts_share_their_steps() -> None:
-    level = ServiceLevel(response_time=12, policy="ahead")
+    level = ServiceLevel(response_time=16, policy="ahead")
     known = joint(*[7.0] * 30)
     seen = Seen("v", level, ("a", "b"), (150, 1500), 0, 0.0, known)
 

@@ -5,7 +5,10 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
 
 - *What is left for the backlog.* Of the response time C, capture and apply are paid first, each by its upper bound,
   then views below, then the longest step of another view that may be running when somebody asks (they share one
-  Spark), and a tenth is kept back for what arrives while the loop is not looking. The rest is the cost limit.
+  Spark), and something is kept back for what arrives while the loop is not looking. The rest is the cost limit.
+- *While it is not looking.* The paper's actions take no time. Who asks while a step of the view itself is running waits
+  for it, and then for one more that brings what was committed meanwhile. The cost of that one, and at least a tenth of
+  C, is kept back.
 - *Learning.* While something of a view was never measured, whatever is pending is processed at once: that measures.
   Nor does a cost function say much of batches far beyond those that it was fitted from, so a backlog of
   ``MOST_BEYOND`` times the largest of them is processed too. After a few such steps all that comes up is known.
@@ -33,7 +36,7 @@ from headwater.schedule.problem import Counts, Promise, nothing
 from headwater.schedule.service_level import ServiceLevel
 from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
 
-HEADROOM = 0.1  # of C, for what arrives between two looks
+HEADROOM = 0.1  # of C, at least, for what arrives between two looks
 MOST_BEYOND = 4  # times the largest batch that was measured
 MOST_INTERFERENCE = 0.5  # of C: more can't be kept free for others' steps
 _MOST_STEPS = 100  # that a pause is cut into for the policy's rates
@@ -81,6 +84,12 @@ class Seen:
         """What processing all that is pending would take: no action takes longer."""
         promise = self.costs.promise(0.0)
         return 0.0 if promise is None else promise.cost(self.backlog)
+
+    @property
+    def again(self) -> float:
+        """What one more step takes, for what is committed while one is running; of the dearest part."""
+        functions = self.costs.upper()
+        return max(f(1) for f in functions) if functions is not None and self.apart else 0.0
 
     @property
     def state(self) -> State:
@@ -267,7 +276,7 @@ def _limit(seen: Seen, interference: float, *, unapplied: int | None = None) -> 
         return None
     kept_free = min(interference, MOST_INTERFERENCE * limit)
     overhead = seen.costs.overhead(seen.unapplied if unapplied is None else unapplied, CONFIDENCE)
-    return max(0.0, limit * (1 - HEADROOM) - overhead - seen.below - kept_free)
+    return max(0.0, limit - max(HEADROOM * limit, seen.again) - overhead - seen.below - kept_free)
 
 
 def _bearable(counts: Counts, seen: Seen, longest: float) -> Counts:
