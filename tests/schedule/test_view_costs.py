@@ -51,6 +51,11 @@ def test_what_was_never_measured_is_taken_for_as_dear_as_it_may_be() -> None:
     assert nothing.as_dict(("a", "b"))["parts"] == {"a": None, "b": None}
 
 
+def test_one_more_step_is_of_a_part_that_has_come_up() -> None:
+    assert costs(line(1, 0.1), line(3, 0.01), [], together=line(9, 0)).again(0.5) == pytest.approx(3.01)
+    assert costs([], []).again() == 0
+
+
 def test_cold_steps_are_kept_apart() -> None:
     samples = [Measured(10, 1.0, 0)] * 4 + [Measured(10, 30.0, 0, cold=True)]
     warm, cold = fitted(samples), fitted(samples, cold=True)

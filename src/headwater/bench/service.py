@@ -113,9 +113,8 @@ def _promise(lake: Lake, stream: Stream, rows: int, progress: Callable[[str], No
         raise AssertionError("a calibrated view has cost functions")
     changed = 2 * rows  # an update takes a row away and gives one
     backlog = limit([functions[leaf] for leaf in (PARTSUPP, SUPPLIER)], changed, _FULL_AFTER)
-    again = max(function(1) for function in functions)  # as ``keeping`` keeps back
     paid = costs.overhead(changed, CONFIDENCE) + backlog
-    promised = round(max(paid + again, paid / (1 - HEADROOM)), 1)
+    promised = round(max(paid + costs.again(), paid / (1 - HEADROOM)), 1)  # as ``keeping`` keeps back
     lake.sql(f"ALTER MATERIALIZED VIEW kept SET OPTIONS (response_time = '{promised}s', policy = '{POLICY}')")
     for view in ("kept", *NAIVE.values()):
         lake.refresh(view)

@@ -86,12 +86,6 @@ class Seen:
         return 0.0 if promise is None else promise.cost(self.backlog)
 
     @property
-    def again(self) -> float:
-        """What one more step takes, for what is committed while one is running; of the dearest part."""
-        functions = self.costs.upper()
-        return max(f(1) for f in functions) if functions is not None and self.apart else 0.0
-
-    @property
     def state(self) -> State:
         """Whether the promise would be kept if somebody asked now."""
         limit = self.level.response_time
@@ -276,7 +270,8 @@ def _limit(seen: Seen, interference: float, *, unapplied: int | None = None) -> 
         return None
     kept_free = min(interference, MOST_INTERFERENCE * limit)
     overhead = seen.costs.overhead(seen.unapplied if unapplied is None else unapplied, CONFIDENCE)
-    return max(0.0, limit - max(HEADROOM * limit, seen.again) - overhead - seen.below - kept_free)
+    again = seen.costs.again() if seen.apart else 0.0
+    return max(0.0, limit - max(HEADROOM * limit, again) - overhead - seen.below - kept_free)
 
 
 def _bearable(counts: Counts, seen: Seen, longest: float) -> Counts:

@@ -127,6 +127,10 @@ class ViewCosts:
         promise = self.promise(0.0, confidence)
         return None if promise is None else promise.cost(backlog) + self.overhead(unapplied, confidence)
 
+    def again(self, confidence: float = CONFIDENCE) -> float:
+        """What one more step takes, for what is committed while one is running: of the dearest part that came up."""
+        return max((each.upper(confidence)(1) for each in self.parts if each is not None), default=0.0)
+
     def floor(self, confidence: float | None = None) -> Floor | None:
         """What a refresh takes after one changed row, of the part for which that is dearest."""
         each = [_at(self.part(number), 1, confidence) for number in range(len(self.parts))]
