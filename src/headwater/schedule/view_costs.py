@@ -129,7 +129,8 @@ class ViewCosts:
 
     def again(self, confidence: float = CONFIDENCE) -> float:
         """What one more step takes, for what is committed while one is running: of the dearest part that came up."""
-        return max((each.upper(confidence)(1) for each in self.parts if each is not None), default=0.0)
+        bounds = self.upper(confidence) or ()
+        return max((bound(1) for bound, own in zip(bounds, self.parts, strict=False) if own is not None), default=0.0)
 
     def floor(self, confidence: float | None = None) -> Floor | None:
         """What a refresh takes after one changed row, of the part for which that is dearest."""
