@@ -153,10 +153,8 @@ def _sample(catalog: Catalog, view: ViewRecord, step: StepRecord) -> CostRecord 
             pending = [number for number, count in enumerate(rows) if count]
             if not pending:
                 return None
-            if len(pending) == 1:
-                return CostRecord(view.view_id, "propagate", pending[0], sum(rows), seconds, cold, at, step.step_id)
-            several = tuple(rows)
-            return CostRecord(view.view_id, "propagate", TOGETHER, sum(rows), seconds, cold, at, step.step_id, several)
+            part, by_part = (pending[0], None) if len(pending) == 1 else (TOGETHER, tuple(rows))
+            return CostRecord(view.view_id, "propagate", part, sum(rows), seconds, cold, at, step.step_id, by_part)
         case "apply", {"from": int(start), "to": int(end)} if end > start:
             count = changed(Interval(Csn(start), Csn(end)))
             return CostRecord(view.view_id, "apply", 0, count, seconds, cold, at, step.step_id) if count else None

@@ -16,10 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.schedule.online import Online
-from headwater.schedule.plan import Action
-from headwater.schedule.policy import Alternative, Situation
-from headwater.schedule.problem import subtract
-from headwater.schedule.rates import RateEstimator, Rates, SettledRate, time_to_full
+from headwater.schedule.policy import Situation
+from headwater.schedule.rates import RateEstimator, SettledRate
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,5 @@ class Ahead(Online):
     def name(self) -> str:
         return "ahead"
 
-    def weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
-        cost = situation.promise.cost(action.counts)
-        steps = time_to_full(subtract(situation.backlog, action.counts), rates, situation.promise)
-        return Alternative(action, cost, cost / steps)
+    def score(self, cost: float, steps: int, situation: Situation) -> float:  # noqa: ARG002 the past is no matter
+        return cost / steps

@@ -36,11 +36,15 @@ class Online:
         if not situation.is_full:
             return Decision(Action.none(len(situation.backlog)), rates)
         considered = tuple(
-            self.weigh(action, rates, situation) for action in greedy_actions(situation.backlog, situation.promise)
+            self._weigh(action, rates, situation) for action in greedy_actions(situation.backlog, situation.promise)
         )
         return Decision(min(considered, key=lambda each: each.score).action, rates, considered)
 
-    def weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
+    def score(self, cost: float, steps: int, situation: Situation) -> float:
+        """H of an action that costs so much and is the last for so many steps."""
+        return (situation.spent + cost) / (situation.time + steps)
+
+    def _weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
         cost = situation.promise.cost(action.counts)
         steps = time_to_full(subtract(situation.backlog, action.counts), rates, situation.promise)
-        return Alternative(action, cost, (situation.spent + cost) / (situation.time + steps))
+        return Alternative(action, cost, self.score(cost, steps, situation))

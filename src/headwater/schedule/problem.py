@@ -41,7 +41,7 @@ class Promise:
             raise InvalidInput("A view has at least one table.")
         if not self.cost_limit >= 0:
             raise InvalidInput(f"A cost limit of {self.cost_limit} can't be kept.", remedy="Give 0 or more.")
-        if not 0 <= self.shared <= min(cost(1) for cost in self.costs):
+        if self.shared and not 0 <= self.shared <= min(cost(1) for cost in self.costs):
             raise InvalidInput(
                 f"Tables can't save {self.shared} by being processed together.",
                 remedy="Give 0 or more, and no more than the cheapest of them costs alone.",
