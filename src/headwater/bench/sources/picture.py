@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headwater.pictures import plotting
+
 _WAYS = {
     "own": ("from the view's own rows", "#74c476"),
     "by_keys": ("by keys", "#4292c6"),
@@ -15,11 +17,7 @@ _STATES = {"alone": "#fd8d3c", "logged": "#74c476", "followed": "#4292c6"}
 
 def draw(asking: list[dict[str, Any]], load: dict[str, Any] | None, path: Path) -> None:
     """A panel for each part that was measured."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+    pyplot = plotting()
     panels = [(_asking, asking)] * bool(asking) + [(_load, load)] * (load is not None)
     figure, grid = pyplot.subplots(1, len(panels), figsize=(4.5 * len(panels), 3.2), squeeze=False)
     for axes, (panel, found) in zip(grid[0], panels, strict=True):
