@@ -38,6 +38,7 @@ HEAVY = (
     "spark/test_moments.py",
     "spark/test_own_rows.py",
     "spark/test_query_mode.py",
+    "spark/test_readings.py",
     "spark/test_readers.py",
     "spark/test_sql_front_end.py",
     "spark/test_stepping.py",

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, all_scans
+from headwater.algebra.nodes import Aggregate, Match, Nodes, Top, Verdict, Window, all_scans
 from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
@@ -28,8 +28,8 @@ from headwater.sql.layouts import counted_view
 from headwater.sql.lower import Lowered, lower
 from headwater.sql.relations import Changes, LoggedChanges, Sources, logged_rows, snapshot_table
 from headwater.sql.storage import bag, over_relations, stored
-from headwater.sql.summing import sums_of
-from headwater.sql.transitions import NodeRelations
+from headwater.sql.summing import averaged_as_double, sums_of
+from headwater.sql.transitions import NodeRelations, breaks_ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,16 @@ class Definition:
         """The scans of tables and views, above and below nodes, in the order of their numbers in the catalog."""
         return tuple({scan.alias: scan for scan in all_scans(self.plan, self.nodes)}.values())
 
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether Spark may answer the text in several ways, by the order of rows that tie, and one of them is ours."""
+        return any(
+            isinstance(node, Top)
+            or (isinstance(node, Window) and any(breaks_ties(value) for _, value in node.values))
+            or (isinstance(node, Aggregate) and node.ordered)
+            for node in self.nodes.values()
+        )
+
     def at(self, catalog: Catalog, csn: Csn) -> str:
         """The user's own text over the tables and views as they were at a csn."""
         relations: dict[str, exp.Query] = {
@@ -183,8 +193,11 @@ def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
         match found[name], verdict:
             case Aggregate() as node, "ordered":
                 found[name] = replace(node, ordered=True)
-            case Aggregate() as node, dict() as summed:
-                found[name] = replace(node, sums=sums_of(node.values, summed["summed"]))
+            case Aggregate() as node, {"doubles": doubles}:
+                values = [(output, averaged_as_double(v) if output in doubles else v) for output, v in node.values]
+                found[name] = replace(node, values=tuple(values), ordered=True)
+            case Aggregate() as node, {"summed": dict() as summed}:
+                found[name] = replace(node, sums=sums_of(node.values, summed))
             case Match() as match, "keyless":
                 found[name] = replace(match, keys=())
             case _:

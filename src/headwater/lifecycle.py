@@ -42,6 +42,7 @@ from headwater.engine.analysis import (
 from headwater.engine.failures import reading_table, translated
 from headwater.engine.files import remove_directory
 from headwater.engine.judging import judge
+from headwater.engine.second_reading import require_same_answer
 from headwater.engine.spark import CommitTag
 from headwater.errors import (
     InternalError,
@@ -264,7 +265,12 @@ def _require_computable(
     with translated("checking the plan"):
         frame = context.engine.query(view_delta_sql([everything], [name for name, _ in columns], sources))
         require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
-        judged = definition.judge(judge(context.engine, definition.nodes, csn, sources, definition.text))
+        verdicts = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
+        judged = definition.judge(verdicts)
+        if not judged.breaks_ties:
+            uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
+            names = [name for name, _ in columns]
+            require_same_answer(context.engine, definition.text, judged.plan, judged.nodes, names, uses)
         return _with_hidden_columns(context, judged.carrying([name for name, _ in columns]), columns, csn)
 
 

@@ -126,7 +126,10 @@ class Top:
 Node: TypeAlias = Aggregate | Match | Window | Top
 Nodes: TypeAlias = Mapping[str, Node]
 Verdict: TypeAlias = str | dict[str, dict[str, list[str]]]
-"""What the types of a node's columns say of it: ``ordered``, ``keyless``, or ``summed`` with the types of its sums."""
+"""What the types of a node's columns say of it: ``ordered``, ``keyless``, or ``summed`` with the types of its sums.
+
+``doubles`` is ordered too, and names the values that average whole numbers as doubles.
+"""
 
 
 def adds_up(nodes: Iterable[Node]) -> bool:

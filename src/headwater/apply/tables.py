@@ -54,9 +54,10 @@ def write_whole(
 def _full_text(context: Context, definition: Definition, names: Sequence[str], csn: Csn) -> str:
     """The view from scratch at a csn, all that is stored of it.
 
-    By the user's own text, unless the order of rows matters and must be ours, or there are hidden columns.
+    By the user's own text, unless ties are broken and must be as they will be when it changes, or there are hidden
+    columns.
     """
-    if "ordered" not in definition.judged.values() and definition.carried is None:
+    if not definition.breaks_ties and definition.carried is None:
         return definition.at(context.catalog, csn)
     sources = CatalogMoments(context.catalog, definition).sources(csn)
     return to_text(named_state(definition.plan, names, csn, sources))

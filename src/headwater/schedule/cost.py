@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from headwater.errors import InvalidInput
 
-_ROUNDING = 1e-9  # of the values compared: slopes that came from decimal text are not exact
+ROUNDING = 1e-9  # of the values compared: slopes that came from decimal text are not exact
 
 
 class CostFunction(Protocol):
@@ -93,7 +93,7 @@ class PiecewiseLinear:
     @property
     def is_concave(self) -> bool:
         slopes = self._slopes()
-        return all(right <= left * (1 + _ROUNDING) for left, right in pairwise(slopes))
+        return all(right <= left * (1 + ROUNDING) for left, right in pairwise(slopes))
 
     def to_dict(self) -> dict[str, Any]:
         return {"form": "piecewise_linear", "points": [list(point) for point in self.points]}
@@ -114,7 +114,7 @@ class PiecewiseLinear:
         corners = [(x, y) for x in knots for y in (*knots, *(knot - x for knot in knots if knot > x))]
         for x, y in corners:
             together, apart = self._at(x + y), self._at(x) + self._at(y)
-            if together > apart + _ROUNDING * max(1.0, apart):
+            if together > apart + ROUNDING * max(1.0, apart):
                 raise InvalidInput(
                     f"A batch of {x + y} rows costs {together}, more than {apart} for batches of {x} and {y}.",
                     remedy="A cost function must be subadditive: what costs more together is processed apart.",

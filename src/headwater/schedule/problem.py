@@ -20,9 +20,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from headwater.errors import InvalidInput
-from headwater.schedule.cost import CostFunction, Lowered
-
-_ROUNDING = 1e-9
+from headwater.schedule.cost import ROUNDING, CostFunction, Lowered
 
 Counts: TypeAlias = tuple[int, ...]
 """A number of modifications for each table: an n-vector."""
@@ -65,7 +63,7 @@ class Promise:
             return self
         lowered = tuple(Lowered(cost, self.shared) for cost in self.costs)
         # A little more than is left: differences round, and what is not full here must not be full there.
-        return Promise(lowered, max(0.0, self.cost_limit - self.shared) + _ROUNDING * max(1.0, self.cost_limit))
+        return Promise(lowered, max(0.0, self.cost_limit - self.shared) + ROUNDING * max(1.0, self.cost_limit))
 
 
 @dataclass(frozen=True, slots=True)

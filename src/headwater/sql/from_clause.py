@@ -16,9 +16,9 @@ from headwater.errors import SqlAnalysisError
 from headwater.sql.blocks import Block, Leaf, MatchOn, OuterRef, replace_outer
 from headwater.sql.context import Lowering, require_only
 from headwater.sql.dialect import call, position, to_text
-from headwater.sql.expressions import Ctes, conjuncts
+from headwater.sql.expressions import Ctes, Hole, conjuncts
 from headwater.sql.scope import Relation, Scope
-from headwater.sql.subqueries import add_condition, add_match, attach_row, fill, same
+from headwater.sql.subqueries import add_condition, add_match, attach_row, same
 
 _MATCHES = {
     **dict.fromkeys([("LEFT", ""), ("LEFT", "OUTER")], MatchKind.LEFT),
@@ -69,7 +69,7 @@ class FromClause:
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             if node.args.get("alias"):
                 raise self.lowering.expressions.refuse("OTHER", "an alias for a join in parentheses", node)
-            self.add(node.this)
+            self._parenthesised(node.this)
         elif isinstance(node, exp.Subquery):
             require_only(self.lowering, node, {"this", "alias", "with_", "joins", "order", "limit", "offset"})
             inner = renamed(self.lowering.query(node, self.ctes), node.args.get("alias"))
@@ -82,6 +82,22 @@ class FromClause:
             raise self.lowering.expressions.refuse("OTHER", type(node).__name__, node)
         for join in node.args.get("joins") or []:
             self.join(join)
+
+    def _parenthesised(self, node: exp.Table) -> None:
+        """A join in parentheses: it knows nothing of what stands around it."""
+        inner = FromClause(self.lowering, Scope(parent=self.scope.parent), Block(), self.ctes)
+        inner.add(node)
+        self._join_in(inner, node)
+
+    def _join_in(self, other: FromClause, node: exp.Expr) -> None:
+        """Take in what another clause has read."""
+        if other.scope.merged and (self.scope.relations or self.scope.merged):
+            # Its merged columns stand where the join stands, not before all others.
+            found = "USING or NATURAL within a join that is itself joined"
+            raise self.lowering.expressions.refuse("OTHER", found, node)
+        self.block.take_in(other.block)
+        self.scope.relations.extend(other.scope.relations)
+        self.scope.merged.update(other.scope.merged)
 
     def _table(self, node: exp.Table) -> None:
         name = node.name
@@ -130,31 +146,56 @@ class FromClause:
             raise self.lowering.expressions.refuse("OTHER", " ".join(filter(None, (method, side, kind, "JOIN"))), join)
         require_only(self.lowering, join, {"this", "side", "kind", "method", "on", "using"})
         if matched is None:
-            before = len(self.scope.relations)
-            self.add(join.this)
-            left = Scope(self.scope.relations[:before], self.scope.merged)
-            right = Scope(self.scope.relations[before:])
-            self.block.conditions.extend(self._merge(join, left, right, None))
-            for condition in self._on(join):
-                add_condition(self.lowering, condition, self.block, same)
-            return
+            self._inner(join)
+        else:
+            self._outer(join, matched)
+
+    def _inner(self, join: exp.Join) -> None:
+        before = Scope(list(self.scope.relations), dict(self.scope.merged))
         if isinstance(join.this, exp.Lateral):
-            raise self.lowering.expressions.refuse("LATERAL", f"{side} JOIN LATERAL", join)
+            self.add(join.this)
+            right = Scope(self.scope.relations[len(before.relations) :])
+        else:
+            other = FromClause(self.lowering, Scope(parent=self.scope.parent), Block(), self.ctes)
+            other.add(join.this)
+            right = other.scope
+            self._join_in(other, join.this)
+        pairs = self._merged(join, before, right)
+        self._show_merged({name: ours for name, ours, _ in pairs})
+        self.block.conditions.extend(_equal(pairs))
+        for condition in self._on(join):
+            add_condition(self.lowering, condition, self.block, same)
+
+    def _outer(self, join: exp.Join, kind: MatchKind) -> None:
+        """An outer, semi or anti join."""
+        refuse = self.lowering.expressions.refuse
+        if isinstance(join.this, exp.Lateral):
+            raise refuse("LATERAL", f"{join.side} JOIN LATERAL", join)
         right, right_block = Scope(parent=self.scope.parent), Block()
         FromClause(self.lowering, right, right_block, self.ctes).add(join.this)
         if right_block.split():
-            raise self.lowering.expressions.refuse("CORRELATION", "an outer column below an outer join", join)
-        left = Scope(list(self.scope.relations), self.scope.merged, self.scope.parent)
+            raise refuse("CORRELATION", "an outer column below an outer join", join)
+        if right.merged:
+            raise refuse("OTHER", "USING or NATURAL within a join that is itself joined", join)
+        if kind in (MatchKind.RIGHT, MatchKind.FULL) and any(each.find(OuterRef) for each in self.block.conditions):
+            raise refuse("CORRELATION", "an outer column below an outer join", join)
+        left = Scope(list(self.scope.relations), dict(self.scope.merged), self.scope.parent)
         self.scope.relations.extend(right.relations)
-        conditions = self._merge(join, left, right, matched)
-        conditions += [fill(self.lowering, each, Block(), same) for each in self._on(join)]
+        pairs = self._merged(join, left, right)
+        conditions = [*_equal(pairs), *self._on(join)]
+        if any(each.find(Hole) for each in conditions):
+            raise refuse("SUBQUERY", "a subquery in the condition of an outer join", join)
         if any(each.find(OuterRef) for each in conditions):
-            found = "an outer column in the condition of an outer join"
-            raise self.lowering.expressions.refuse("CORRELATION", found, join)
-        floating = self.block.split()
-        match = add_match(self.lowering, matched, self.block, right_block, conditions)
-        self.block.conditions.extend(floating)
+            raise refuse("CORRELATION", "an outer column in the condition of an outer join", join)
+        match = add_match(self.lowering, kind, self.block, right_block, conditions)
         self._read_through(match, left, right)
+        if kind is MatchKind.FULL:
+            both = {name: (match.bind(0, ours.copy()), match.bind(1, theirs.copy())) for name, ours, theirs in pairs}
+            self._show_merged({name: call("coalesce", *values) for name, values in both.items()})
+        elif kind is MatchKind.RIGHT:
+            self._show_merged({name: theirs for name, _, theirs in pairs})
+        elif kind is MatchKind.LEFT:
+            self._show_merged({name: ours for name, ours, _ in pairs})
 
     def _read_through(self, match: MatchOn, left: Scope, right: Scope) -> None:
         """The names of both sides of an outer, semi or anti join, as they are above it."""
@@ -176,11 +217,7 @@ class FromClause:
                 through.append(Relation(each.alias, each.columns, value))
         scope.relations = through
         if kind is not MatchKind.LEFT:
-            own = left.merged
-            scope.merged = {
-                name: match.bind(0, value) if own.get(name) is value and not isinstance(value, exp.Column) else value
-                for name, value in scope.merged.items()
-            }
+            scope.merged = {name: match.bind(0, value) for name, value in left.merged.items()}
 
     def _on(self, join: exp.Join) -> list[exp.Expr]:
         on = join.args.get("on")
@@ -188,8 +225,8 @@ class FromClause:
             return []
         return [self.lowering.expressions.read(each, self.scope, {}, self.ctes) for each in conjuncts(on)]
 
-    def _merge(self, join: exp.Join, left: Scope, right: Scope, kind: MatchKind | None) -> list[exp.Expr]:
-        """The conditions of USING or NATURAL; their columns are merged in the scope."""
+    def _merged(self, join: exp.Join, left: Scope, right: Scope) -> list[tuple[str, exp.Expr, exp.Expr]]:
+        """The columns of USING or NATURAL, by name as they are on both sides."""
         using = [name.name for name in join.args.get("using") or []]
         if str(join.args.get("method") or "").upper() == "NATURAL":
             theirs = {name.lower() for name in right.names()}
@@ -197,21 +234,19 @@ class FromClause:
             for relation in (*left.relations, *right.relations):  # every name decides what is joined
                 for index in range(len(relation.columns)):
                     relation.value(index)
-        merged: dict[str, exp.Expr] = {}
-        conditions: list[exp.Expr] = []
+        found = []
         for name in using:
             ours, other = left.resolve([name]), right.resolve([name])
             if ours is None or other is None:
                 raise SqlAnalysisError(f"USING column {name} is missing on one side of the join.")
-            conditions.append(exp.EQ(this=ours[0].copy(), expression=other[0].copy()))
-            match kind:
-                case MatchKind.FULL:
-                    merged[name.lower()] = call("coalesce", ours[0].copy(), other[0].copy())
-                case MatchKind.RIGHT:
-                    merged[name.lower()] = other[0].copy()
-                case _:
-                    merged[name.lower()] = ours[0].copy()
-        # Spark's order: the columns of the latest join come first.
+            found.append((name.lower(), ours[0].copy(), other[0].copy()))
+        return found
+
+    def _show_merged(self, merged: dict[str, exp.Expr]) -> None:
+        """Spark's order: the columns of the latest join come first."""
         before = {name: value for name, value in self.scope.merged.items() if name not in merged}
         self.scope.merged = {**merged, **before}
-        return conditions
+
+
+def _equal(pairs: Iterable[tuple[str, exp.Expr, exp.Expr]]) -> list[exp.Expr]:
+    return [exp.EQ(this=ours.copy(), expression=theirs.copy()) for _, ours, theirs in pairs]

@@ -19,7 +19,8 @@ def generate(
     """Put a generator on a block; what stands for its columns. ``outer``: a row for which it gives none is kept."""
     alias = lowering.names.numbered_alias("generator")
     outputs = tuple(f"{alias}.{name}" for name in names)
-    block.inputs = [GeneratorOn(block.close(), generator, outer, outputs)]
+    floating = block.split()
+    block.inputs, block.conditions = [GeneratorOn(block.close(), generator, outer, outputs)], floating
     return [column(name) for name in outputs]
 
 

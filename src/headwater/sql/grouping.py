@@ -6,6 +6,7 @@ the set's number as a key more; aggregates see the rows as they were.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,6 +27,11 @@ _EMPTY = {
     **dict.fromkeys(("count", "count_if", "regr_count", "approx_count_distinct"), "0L"),
     **dict.fromkeys(("collect_list", "collect_set", "array_agg"), "array()"),
 }
+
+
+# Keys by which a subquery is tied to the query around it have names with this letter. They are equal to something, so
+# they must be grouped as they compare: '1' and '01' are two groups, but both equal the number 1.
+TIED = "c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +216,7 @@ class Grouping:
         return [value.copy().transform(replace) for _, value in columns]
 
 
-def distinct(name: str, block: Block) -> exp.Expr | None:
+def distinct(name: str, block: Block, letter: str = "k") -> exp.Expr | None:
     """SELECT DISTINCT of what a block selects: an aggregate of keys alone.
 
     Gives a condition that ties the block to the query around it by something else than an equality, if there is one:
@@ -218,7 +224,7 @@ def distinct(name: str, block: Block) -> exp.Expr | None:
     """
     inner = block.close()
     floating = inner.split()
-    keys = [(f"{name}.k{index}", value) for index, (_, value) in enumerate(block.columns)]
+    keys = [(f"{name}.{letter}{index}", value) for index, (_, value) in enumerate(block.columns)]
     node, untied = AggregateOn(name, inner, list(keys)), None
     for condition in floating:
         sides = correlated_sides(condition)
@@ -246,9 +252,13 @@ def correlated_sides(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
 
 def _tied_by_key(node: AggregateOn, condition: exp.Expr, sides: tuple[exp.Expr, exp.Expr]) -> exp.Expr:
     """The equality above an aggregate that has its inner side as a key more."""
-    key = f"{node.name}.c{len(node.keys)}"
+    key = f"{node.name}.{TIED}{len(node.keys)}"
     node.keys.append((key, sides[0].copy()))
     return type(condition)(this=column(key), expression=sides[1].copy())
+
+
+def is_tied_key(name: str) -> bool:
+    return re.fullmatch(rf"group#\d+\.{TIED}\d+", name) is not None
 
 
 def _without_outer(value: exp.Expr) -> exp.Expr:

@@ -19,8 +19,8 @@ from headwater.sql.from_clause import FromClause
 from headwater.sql.generators import add_lateral_view, selected_generator
 from headwater.sql.grouping import GroupBy, Grouping, distinct, has_aggregates, read_group_by
 from headwater.sql.scope import Scope
-from headwater.sql.subqueries import Above, add_conditions, fill, same
-from headwater.sql.top import add_top, order_keys
+from headwater.sql.subqueries import Above, add_conditions, fill, fill_below, same
+from headwater.sql.top import add_top, order_keys, order_scope
 from headwater.sql.windows import add_windows
 
 _REFUSED_CLAUSES = {
@@ -96,11 +96,12 @@ class _Select:
         items, aliases = self._items()
         having = self._conditions("having", aliases)
         qualify = self._conditions("qualify", aliases)
-        order = order_keys(self.node, items, lambda part: self._read(part, aliases))
+        ordering = order_scope(items, self.scope)
+        order = order_keys(self.node, items, lambda part: self.lowering.expressions.read(part, ordering, {}, self.ctes))
         values = [value for _, value in items]
         above: Above = same
         if self.node.args.get("group") is not None or having or has_aggregates([*values, *order]):
-            above = self._group(items, aliases, having)
+            above = self._group(items, aliases, having, order)
         filled = [fill(self.lowering, value, self.block, above) for value in (*values, *qualify, *order)]
         if any(each.find(exp.Window) for each in filled):
             filled = add_windows(self.lowering, filled, self.block)
@@ -124,7 +125,13 @@ class _Select:
             around = around.parent
         return isinstance(around, exp.Exists | exp.In)
 
-    def _group(self, items: Sequence[Item], aliases: Mapping[str, exp.Expr], having: Sequence[exp.Expr]) -> Above:
+    def _group(
+        self,
+        items: Sequence[Item],
+        aliases: Mapping[str, exp.Expr],
+        having: Sequence[exp.Expr],
+        order: Sequence[exp.Expr],
+    ) -> Above:
         """GROUP BY and HAVING; how expressions over the tables read above them."""
         clause, values = self.node.args.get("group"), [value for _, value in items]
         by = GroupBy(())
@@ -132,6 +139,8 @@ class _Select:
             by = read_group_by(clause, items, lambda part: self._read(part, aliases))
         if any(is_generator(part) for value in values for part in value.find_all(exp.Anonymous)):
             raise self.lowering.expressions.refuse("GENERATOR", "a generator beside GROUP BY", self.node)
+        for value in (*values, *having, *order):
+            fill_below(self.lowering, value, self.block)
         grouping = Grouping(self.lowering.names.node("group"), self.block, by, self.lowering.expressions)
         add_conditions(self.lowering, having, self.block, grouping.above)
         if grouping.split_by_correlation:

@@ -21,8 +21,8 @@ from headwater.algebra.product import attributes_in
 from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, replace_outer
 from headwater.sql.context import Lowering
 from headwater.sql.dialect import call, column, is_not_null, to_text
-from headwater.sql.expressions import Hole, Pending
-from headwater.sql.grouping import correlated_sides, distinct
+from headwater.sql.expressions import Hole, Pending, is_aggregate_call, is_window_function
+from headwater.sql.grouping import TIED, correlated_sides, distinct
 
 # An expression made of these is NULL as soon as one of its parts is.
 _STRICT = (
@@ -83,7 +83,7 @@ def fill(lowering: Lowering, value: exp.Expr, block: Block, above: Above, *, dro
             case exp.Exists():
                 answer = _exists_value(lowering, pending, block, above)
             case exp.In():
-                answer = _in_value(lowering, pending, block, above)
+                answer = _in_value(lowering, pending, block, above, negated=_is_negated(hole))
             case _:
                 inner = _inner(lowering, pending)
                 if len(inner.columns) != 1:
@@ -92,6 +92,16 @@ def fill(lowering: Lowering, value: exp.Expr, block: Block, above: Above, *, dro
         hole.replace(exp.paren(answer))
     filled: exp.Expr = held.this
     return filled
+
+
+def fill_below(lowering: Lowering, value: exp.Expr, block: Block) -> None:
+    """Join the subqueries inside the aggregates of an expression to the block that is yet to be grouped."""
+    for hole in list(value.find_all(Hole)):
+        around = hole.parent
+        while around is not None and not (is_aggregate_call(around) or isinstance(around, exp.Filter)):
+            around = around.parent
+        if around is not None and not is_window_function(around):
+            hole.replace(fill(lowering, hole, block, same))
 
 
 def _is_strict(hole: exp.Expr, root: exp.Expr) -> bool:
@@ -112,10 +122,15 @@ def _inner(lowering: Lowering, pending: Pending) -> Block:
 def add_match(
     lowering: Lowering, kind: MatchKind, block: Block, right: Block, conditions: Sequence[exp.Expr]
 ) -> MatchOn:
-    """Put a join on a block; equalities between its sides are its keys."""
+    """Put a join on a block; equalities between its sides are its keys.
+
+    What ties the block's own rows to a query around it holds above the join as below: they are not those filled with
+    NULL.
+    """
+    floating = block.split()
     left = block.close()
     match = MatchOn(lowering.names.node("join"), left, right, kind, list(conditions))
-    block.inputs = [match]
+    block.inputs, block.conditions = [match], floating
     find_keys(match)
     return match
 
@@ -135,14 +150,12 @@ def find_keys(match: MatchOn) -> None:
 def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, positive: bool) -> None:
     """[NOT] EXISTS and [NOT] IN as a condition of their own."""
     inner = _inner(lowering, pending)
+    if inner.when_empty is not None:
+        _match_row(lowering, pending, inner, block, above, positive=positive)
+        return
     ties = [replace_outer(each, above) for each in inner.split()]
     _refuse_outer_columns(lowering, inner, pending)
-    equal: list[exp.Expr] = []
-    if pending.operand is not None:
-        operands = pending.operand.expressions if isinstance(pending.operand, exp.Tuple) else [pending.operand]
-        operands = [fill(lowering, each, block, above) for each in operands]
-        pairs = zip(operands, inner.columns, strict=True)
-        equal = [exp.EQ(this=_held(one), expression=_held(other.copy())) for one, (_, other) in pairs]
+    equal = _compared(lowering, pending, [value for _, value in inner.columns], block, above)
     if positive or not equal:
         kind = MatchKind.SEMI if positive else MatchKind.ANTI
         add_match(lowering, kind, block, inner, [*ties, *equal])
@@ -152,6 +165,29 @@ def _match(lowering: Lowering, pending: Pending, block: Block, above: Above, *, 
         # A row is kept if the comparison is false with every row, so one that is NULL counts as a match.
         maybe = exp.Anonymous(this="coalesce", expressions=[exp.and_(*equal), exp.true()])
         add_match(lowering, MatchKind.ANTI, block, inner, [*ties, maybe])
+
+
+def _match_row(
+    lowering: Lowering, pending: Pending, inner: Block, block: Block, above: Above, *, positive: bool
+) -> None:
+    """The same over a subquery of exactly one row for each row of the block: an aggregate without GROUP BY."""
+    if pending.operand is None:
+        block.conditions.extend([] if positive else [exp.false()])
+        return
+    values = attach_row(lowering, inner, block, above, drops_null=False)
+    equal = exp.and_(*_compared(lowering, pending, values, block, above))
+    block.conditions.append(equal if positive else exp.not_(exp.paren(equal)))
+
+
+def _compared(
+    lowering: Lowering, pending: Pending, values: Sequence[exp.Expr], block: Block, above: Above
+) -> list[exp.Expr]:
+    """The equalities of IN between what stands before it and the columns of its query; none for EXISTS."""
+    if pending.operand is None:
+        return []
+    operands = pending.operand.expressions if isinstance(pending.operand, exp.Tuple) else [pending.operand]
+    filled = [fill(lowering, each, block, above) for each in operands]
+    return [exp.EQ(this=_held(one), expression=_held(two.copy())) for one, two in zip(filled, values, strict=True)]
 
 
 def _not_in(lowering: Lowering, inner: Block, equal: exp.Expr, block: Block) -> None:
@@ -239,6 +275,8 @@ def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:
 
 def _exists_value(lowering: Lowering, pending: Pending, block: Block, above: Above) -> exp.Expr:
     inner = _inner(lowering, pending)
+    if inner.when_empty is not None:
+        return exp.true()  # an aggregate without GROUP BY always has a row
     if not any(each.find(OuterRef) for each in inner.conditions):
         _refuse_outer_columns(lowering, inner, pending)
         node = AggregateOn(lowering.names.node("group"), Block(inner.inputs, inner.conditions))
@@ -249,13 +287,25 @@ def _exists_value(lowering: Lowering, pending: Pending, block: Block, above: Abo
     return _marked(lowering, pending, inner, ties, [], block, above)
 
 
-def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above) -> exp.Expr:
-    """IN where its three values matter."""
+def _is_negated(hole: exp.Expr) -> bool:
+    """Whether NOT stands on a part of an expression, once NOT is taken through AND and OR as Spark does."""
+    negated, part = False, hole.parent
+    while isinstance(part, exp.Paren | exp.Not | exp.And | exp.Or):
+        negated ^= isinstance(part, exp.Not)
+        part = part.parent
+    return negated
+
+
+def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above, *, negated: bool) -> exp.Expr:
+    """IN inside an expression: there it has two values in Spark, not three. What would be NULL makes IN false, and NOT
+    IN false too."""
     inner = _inner(lowering, pending)
     ties = inner.split()
     if ties or pending.operand is None or isinstance(pending.operand, exp.Tuple):
         raise lowering.expressions.refuse("SUBQUERY", "a correlated IN inside a larger expression", pending.node)
     operand = fill(lowering, pending.operand, block, above)
+    if not negated:
+        return _marked(lowering, pending, inner, [], [operand], block, above)
     counts = _counts(lowering, inner)
     rows, known = (name for name, _ in counts.values)
     matched = _marked(lowering, pending, inner, [], [operand], block, above)
@@ -268,9 +318,8 @@ def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above) 
         ifs=[
             exp.If(this=matched, true=exp.true()),
             exp.If(this=exp.EQ(this=column(rows), expression=exp.Literal.number(0)), true=exp.false()),
-            exp.If(this=unknown, true=exp.null()),
         ],
-        default=exp.false(),
+        default=exp.paren(unknown),
     )
 
 
@@ -290,7 +339,7 @@ def _marked(
     own = [(each[0], replace_outer(each[1], above), type(tie)) for each, tie in zip(sides, ties, strict=True) if each]
     own += [(value, operand, exp.EQ) for (_, value), operand in zip(inner.columns, operands, strict=False)]
     keys = Block(inner.inputs, inner.conditions, [(None, value.copy()) for value, _, _ in own])
-    distinct(lowering.names.node("group"), keys)
+    distinct(lowering.names.node("group"), keys, TIED)
     conditions = [
         kind(this=key.copy(), expression=theirs) for (_, key), (_, theirs, kind) in zip(keys.columns, own, strict=True)
     ]

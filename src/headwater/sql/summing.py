@@ -101,6 +101,24 @@ def summable(value: exp.Expr) -> tuple[SumKind, exp.Expr | None] | None:
     return kind, argument
 
 
+AVERAGES = frozenset({"avg", "mean", "try_avg"})
+
+
+def averaged(call: exp.Expr) -> exp.Expr:
+    """What an average is over."""
+    first: exp.Expr = call.expressions[0]
+    return first.expressions[0] if isinstance(first, exp.Distinct) else first
+
+
+def averaged_as_double(value: exp.Expr) -> exp.Expr:
+    """An average of whole numbers as one of doubles, which it is: so written, Spark keeps to the order of rows."""
+    copy = value.copy()
+    for part in [part for part in copy.find_all(exp.Anonymous) if part.name.lower() in AVERAGES]:
+        argument = averaged(part)
+        argument.replace(exp.Cast(this=argument.copy(), to=exp.var("DOUBLE")))
+    return copy
+
+
 def total_type(kind: SumKind, argument: str) -> str | None:
     """The type in which arguments of a type are added up exactly; None if that can't be."""
     if kind is SumKind.COUNT:

@@ -12,22 +12,28 @@ from headwater.sql.dialect import column, to_text
 from headwater.sql.expressions import Ctes, is_ordinal
 from headwater.sql.scope import Relation, Scope
 
+_MOST = 2**31 - 1
+
 
 def order_keys(
     node: exp.Expr, items: Sequence[tuple[str | None, exp.Expr]], read: Callable[[exp.Expr], exp.Expr]
 ) -> list[exp.Expr]:
-    """What ORDER BY sorts by: a number or a name of the select list goes before a column of the tables."""
+    """What ORDER BY sorts by: numbers stand for the select list, all else is read (see ``order_scope``)."""
     clause = node.args.get("order")
-    found: list[exp.Expr] = []
-    for each in clause.expressions if clause is not None else []:
-        key = each.this
-        if is_ordinal(key):
-            found.append(items[int(key.name) - 1][1].copy())
-            continue
-        plain = isinstance(key, exp.Column) and not key.args.get("table")
-        named = [v for n, v in items if plain and n is not None and n.lower() == key.name.lower()]
-        found.append(named[0].copy() if named else read(key))
-    return found
+    keys = [each.this for each in clause.expressions] if clause is not None else []
+    return [items[int(key.name) - 1][1].copy() if is_ordinal(key) else _unwrapped(read(key)) for key in keys]
+
+
+def order_scope(items: Sequence[tuple[str | None, exp.Expr]], scope: Scope) -> Scope:
+    """Names as ORDER BY has them: those of the select list go before those of the tables, also within expressions."""
+    selected = Relation.of(None, [name for name, _ in items], [value for _, value in items])
+    merged = Relation.of(None, list(scope.merged), list(scope.merged.values()))
+    return Scope([selected, merged, *scope.relations], parent=scope.parent)
+
+
+def _unwrapped(value: exp.Expr) -> exp.Expr:
+    """A key that is one of the select list is to be recognised as such."""
+    return value.this if isinstance(value, exp.Paren) else value
 
 
 def order_columns(lowering: Lowering, node: exp.Expr, block: Block, ctes: Ctes) -> None:
@@ -65,7 +71,8 @@ def add_top(
     floating = block.split()
     if floating:
         raise lowering.expressions.refuse("CORRELATION", "LIMIT in a correlated subquery", floating[0])
-    first, skipped = _whole(lowering, limit, 2**31 - 1), _whole(lowering, offset, 0)
+    skipped = _whole(lowering, offset, 0)
+    first = _whole(lowering, limit, _MOST - skipped)  # Spark adds the two
     block.inputs = [TopOn(name, block.close(), outputs, computed, keys, first, skipped)]
     block.read_through(key for key, _ in outputs)
 

@@ -118,21 +118,29 @@ def _window_values(node: Window, *more_keys: exp.Expr) -> list[exp.Expr]:
     for name, value in node.values:
         window = value.copy()
         window.set("partition_by", [*(key.copy() for key in more_keys), *(window.args.get("partition_by") or [])])
-        if window.args.get("order") and ties_are_broken(value):
-            window.args["order"].expressions.extend(_ordered(column(each)) for each in node.input.attributes)
-            window.set("order", exp.Order(expressions=list(window.args["order"].expressions)))
+        if breaks_ties(value):
+            given = window.args["order"].expressions if window.args.get("order") else []
+            ties = [_ordered(column(each)) for each in node.input.attributes]
+            window.set("order", exp.Order(expressions=[*given, *ties]))
         found.append(exp.alias_(window, name, quoted=True))
     return found
 
 
-def ties_are_broken(window: exp.Expr) -> bool:
-    """Whether rows that tie in ORDER BY may be ordered further: the answer stays one that Spark could give."""
-    call = window.this
+def breaks_ties(window: exp.Expr) -> bool:
+    """Whether rows that tie in ORDER BY, all where there is none, are ordered by the rest of their columns.
+
+    The answer is then one that Spark could give. Frames of rows that tie must not change by that: the first value of
+    such a frame does not, the first that is not NULL does.
+    """
+    call, ignores_nulls = window.this, False
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        ignores_nulls |= isinstance(call, exp.IgnoreNulls)
         call = call.this
     spec = window.args.get("spec")
-    by_rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
-    return call.name.lower() in _ORDER_BOUND or by_rows or (call.name.lower() in _FIRST and spec is None)
+    if spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS":
+        return True
+    first = call.name.lower() in _FIRST and spec is None and not ignores_nulls and len(call.expressions) == 1
+    return window.args.get("order") is not None and (call.name.lower() in _ORDER_BOUND or first)
 
 
 def _total_order(node: Top) -> list[exp.Expr]:

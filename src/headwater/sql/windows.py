@@ -36,9 +36,11 @@ def add_windows(lowering: Lowering, values: Sequence[exp.Expr], block: Block) ->
     held = [exp.Paren(this=value.copy()) for value in values]
     found = [window for each in held for window in each.find_all(exp.Window)]
     if any(window.find_ancestor(exp.Window) for window in found):
-        raise lowering.expressions.refuse("WINDOW", "a window function inside another", found[0])
+        raise lowering.expressions.refuse("OTHER", "a window function inside another", found[0])
     if any(window.find(OuterRef) for window in found):
         raise lowering.expressions.refuse("CORRELATION", "an outer column in a window function", found[0])
+    if any(each.find(OuterRef) for each in block.conditions):
+        raise lowering.expressions.refuse("CORRELATION", "a window function in a correlated subquery", found[0])
     by_partition: dict[str, list[exp.Window]] = {}
     for window in found:
         by_partition.setdefault(_partition(window), []).append(window)
