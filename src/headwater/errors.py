@@ -52,6 +52,7 @@ HeadwaterError
 │   ├── EngineUnavailable      ENGINE_UNAVAILABLE
 │   ├── StorageFull            STORAGE_FULL
 │   └── QueryFailed            QUERY_FAILED
+│       └── ExpressionFails    EXPRESSION_FAILS
 └── InternalError              INTERNAL (a broken promise of our own: please report it)
 
 Each says what happened, what was expected, and what to do (``remedy``); ``code`` never changes its meaning, so
@@ -352,6 +353,12 @@ class StorageFull(EngineProblem):
 
 class QueryFailed(EngineProblem):
     code = "QUERY_FAILED"
+
+
+class ExpressionFails(QueryFailed):
+    """An expression of the view's text has no value over some row: a division by zero, text that is no number."""
+
+    code = "EXPRESSION_FAILS"
 
 
 class InternalError(HeadwaterError):

@@ -147,7 +147,10 @@ def fallbacks(definition: Definition, policy: Policy) -> tuple[tuple[str, str], 
     """What would make a refresh of a view that is kept incrementally recompute it, by reason code."""
     if definition.recomputed is not None or policy is Policy.STRICT:
         return ()
-    found = [("TABLE_RESYNCED", "a table whose history was lost or which was replaced is resynced")]
+    found = [
+        ("TABLE_RESYNCED", "a table whose history was lost or which was replaced is resynced"),
+        ("FAILED_BETWEEN", "its text failed over rows that were there for a while"),
+    ]
     if definition.views:
         found.append(("UPSTREAM_RECOMPUTED", "a view that it reads was recomputed"))
     if policy is Policy.AUTO:

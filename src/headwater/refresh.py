@@ -21,11 +21,11 @@ from enum import Enum
 from headwater.algebra.time import Csn, Interval
 from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
 from headwater.capture.driver import capture
-from headwater.catalog.records import ViewRecord
+from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
 from headwater.context import Context
 from headwater.definition import Definition, base_tables_of
-from headwater.errors import InvalidInput, WouldRecompute
+from headwater.errors import ExpressionFails, InvalidInput, WouldRecompute
 from headwater.propagate.driver import propagate, require_captured
 from headwater.serve.chunks import AUTO, chunk_ends, updates_of, wanted_chunk
 from headwater.serve.freshness import advised_chunk
@@ -106,13 +106,28 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
             require_captured(context, definition)
             applied = recompute(context, name, target, "FULL_IS_CHEAPER", started=started, alternatives=alternatives)
         else:
-            if target >= view.kept_from and target > high_water_mark(context, view):
-                propagate(context, name, target)
-            never_back = to is None
-            applied = apply(context, name, target, started=started, never_back=never_back, alternatives=alternatives)
+            applied = _incremental(context, view, definition, target, to, started, alternatives)
     seconds = time.monotonic() - started
     costs = dict(choice.seconds) if choice is not None else None
     return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds, costs)
+
+
+def _incremental(
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    target: Csn,
+    to: Csn | None,
+    started: float,
+    alternatives: JsonObject | None,
+) -> Applied:
+    """By the changes; from scratch where the text fails at a moment on the way, which has no answer then."""
+    if target >= view.kept_from and target > high_water_mark(context, view):
+        try:
+            propagate(context, view.name, target)
+        except ExpressionFails:
+            return _recompute(context, view, definition, target, "FAILED_BETWEEN", started)
+    return apply(context, view.name, target, started=started, never_back=to is None, alternatives=alternatives)
 
 
 def _newest(context: Context, definition: Definition, known: Csn | None) -> Csn:
@@ -183,7 +198,10 @@ def bring_below(context: Context, definition: Definition, target: Csn) -> None:
                 refresh(context, name, target)
         elif high_water_mark(context, below) < target:
             bring_below(context, inner, target)
-            propagate(context, name, target)
+            try:
+                propagate(context, name, target)
+            except ExpressionFails:
+                refresh(context, name, target)
 
 
 def _from_scratch(

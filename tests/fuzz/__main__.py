@@ -11,6 +11,7 @@ from pathlib import Path
 from headwater.engine.session import TINY_DATA, local_session
 from tests.fuzz.campaign import Campaign, Settings
 from tests.fuzz.grammar import FEATURES
+from tests.fuzz.readings import Readings
 
 
 def main() -> int:
@@ -36,22 +37,27 @@ def main() -> int:
             scripts=options.scripts,
         )
         campaign = Campaign(spark, Path(folder), settings, progress=say)
+        readings = Readings(spark, progress=say)
         ends = time.monotonic() + 60 * options.minutes
         seed = options.seed
         try:
             while time.monotonic() < ends:
-                campaign.run(seed)
+                (readings if options.readings else campaign).run(seed)
                 seed += 1
         except KeyboardInterrupt:
             say("stopped")
-        say(f"seeds {options.seed} to {seed - 1}: {campaign.summary}")
+        if options.readings:
+            say(f"{readings.texts} texts, {len(readings.failures)} misread; refused: {dict(readings.refused)}")
+        else:
+            say(f"seeds {options.seed} to {seed - 1}: {campaign.summary}")
         spark.stop()
-    return 1 if campaign.summary.failures else 0
+    return 1 if campaign.summary.failures or readings.failures else 0
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random views over random histories.")
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--readings", action="store_true", help="only whether texts are read right, over made-up rows")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--views", type=int, default=Settings.views, help="views on each lake")
     parser.add_argument("--rounds", type=int, default=Settings.rounds)

@@ -33,7 +33,7 @@ class Settings:
     """So many views the lake is to have; three times as many are tried, since some are refused."""
     rounds: int = 3
     features: frozenset[str] = frozenset(FEATURES)
-    supported: frozenset[str] = frozenset()
+    supported: frozenset[str] = frozenset({"MISREAD"})
     """Reason codes with which no view may be refused."""
     shrink_seconds: float = 180.0
     scripts: Path = Path(tempfile.gettempdir()) / "headwater-fuzz"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.fuzz import rules
-from tests.fuzz.expressions import Apply, Column, Exists, Expr, InQuery, Literal, Scalar, Window
+from tests.fuzz.expressions import Aggregate, Apply, Column, Exists, Expr, InQuery, Literal, Scalar, Window
 from tests.fuzz.queries import (
     Cte,
     Derived,
@@ -53,6 +53,9 @@ FEATURES = {
     "topk": 2,
     "lateral": 2,
     "view": 2,
+    "nested": 3,
+    "value": 3,
+    "mixed": 2,
 }
 """What a plan may hold, with its weight."""
 
@@ -184,6 +187,8 @@ class _Maker:
                 value = self.values.window(kind, scope)
             elif kind == INT and depth > 0 and self.take("scalar", 0.4):
                 value = self.scalar(INT, depth, scope)
+            elif kind == INT and depth > 0 and self.take("value", 0.7):
+                value = self.found(scope, depth)
             else:
                 value = self.values.value(kind, scope)
             items.append(Item(value, self.fresh("c")))
@@ -200,6 +205,8 @@ class _Maker:
             # Keys stand first in the answer: after an aggregate there can be no more of them.
             if not items and kind not in (DBL, ARR) and self.rng.random() < key_chance:
                 keys.append(Key(self.values.value(kind, scope, 1), self.fresh("c")))
+            elif kind == INT and depth > 0 and self.take("value", 0.5):
+                items.append(Item(Aggregate("sum({0})", (self.found(scope, depth),)), self.fresh("c")))
             else:
                 items.append(Item(self.values.aggregate(kind, scope), self.fresh("c")))
         if shape > 0.75 or (not keys and shape > 0.15):
@@ -259,8 +266,16 @@ class _Maker:
             made = Apply(self.rng.choice(["({0} AND {1})", "({0} AND {1})", "({0} OR {1})"]), (made, each))
         return made
 
+    def pairs(self, left: Sequence[Typed], right: Sequence[Typed]) -> list[tuple[Typed, Typed]]:
+        """Columns that may be compared: of one kind, or numbers of two."""
+        found = [(one, other) for one in left for other in right if one.kind == other.kind]
+        if self.take("mixed", 0.5):
+            mixed = [(one, other) for one in left for other in right if {one.kind, other.kind} == {INT, DEC}]
+            return mixed or found
+        return found
+
     def correlation(self, scope: Sequence[Typed], outer: Sequence[Typed]) -> Expr:
-        pairs = [(one, other) for one in scope for other in outer if one.kind == other.kind]
+        pairs = self.pairs(scope, outer)
         if not pairs:
             return Literal("true")
         one, other = self.rng.choice([each for each in pairs if each[0].kind == INT] or pairs)
@@ -275,6 +290,11 @@ class _Maker:
         kind = self.rng.choice([INT, INT, INT, rules.STR, DEC])
         query, _ = self.query([kind], depth - 1, correlated if self.rng.random() < 0.5 else ())
         return InQuery(self.values.value(kind, scope, 1), query, negated)
+
+    def found(self, scope: Sequence[Typed], depth: int) -> Expr:
+        """Whether a subquery finds something, as a number."""
+        template = self.rng.choice(["CAST({0} AS INT)", "CASE WHEN {0} THEN 1 ELSE 0 END", "CAST((NOT {0}) AS INT)"])
+        return Apply(template, (self.subquery(scope, depth),))
 
     def scalar(self, kind: str, depth: int, scope: Sequence[Typed]) -> Expr:
         """One row at most: an aggregate over everything that the outer row meets."""
@@ -314,6 +334,9 @@ class _Maker:
 
     def join(self, kind: str, left: Source, scope: list[Typed], depth: int) -> tuple[Source, list[Typed]]:
         right, added = self.relation(depth)
+        if self.take("nested", 0.8):
+            inner = self.rng.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN"])
+            right, added = self.join(inner, right, added, depth)
         both = [*scope, *added]
         after = scope if kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else both
         if kind == "CROSS JOIN":
@@ -326,7 +349,7 @@ class _Maker:
         return Join(kind, left, right, on=self.condition(scope, added)), after
 
     def condition(self, left: list[Typed], right: list[Typed]) -> Expr:
-        pairs = [(one, other) for one in left for other in right if one.kind == other.kind]
+        pairs = self.pairs(left, right)
         whole = [each for each in pairs if each[0].kind == INT] or pairs
         if not whole:
             return Literal("true")

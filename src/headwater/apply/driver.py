@@ -22,7 +22,13 @@ from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.net_change import CountedTable, add_net_change
 from headwater.engine.spark import CommitTag, Written
-from headwater.errors import BeyondHighWaterMark, InternalError, MomentBeforeHistory, QueryFailed
+from headwater.errors import (
+    BeyondHighWaterMark,
+    ExpressionFails,
+    InternalError,
+    MomentBeforeHistory,
+    QueryFailed,
+)
 
 _RECENT = 3  # commits among which our own is looked for first
 
@@ -247,7 +253,12 @@ def _recompute(
     table = ViewTable(view.location, view.stored, view.cluster_by, view.layout)
     rows_before = context.engine.rows_in(view.location, view.version) if view.cluster_by else 0
     tag, doing = _tag(view, step, csn), f"recomputing {view.name}"
-    written = write_whole(context, definition, table, csn, tag, doing, rows=rows_before, anew=True)
+    try:
+        written = write_whole(context, definition, table, csn, tag, doing, rows=rows_before, anew=True)
+    except ExpressionFails as error:
+        # The tables have no answer at this csn and never will; the next refresh is to another.
+        context.catalog.finish_step(leases, step.step_id, {"failed": error.as_dict()})
+        raise
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.reset_view(

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from headwater.errors import (
     ChangeFeedDisabled,
     EngineUnavailable,
+    ExpressionFails,
     HeadwaterError,
     HistoryLost,
     QueryFailed,
@@ -35,6 +36,8 @@ _LOST_HISTORY = (
     "FAILED_READ_FILE",
     "FILE_NOT_EXIST",
 )
+# A data exception, a subquery of several rows, raise_error: the text itself, not its surroundings.
+_NO_VALUE = re.compile(r"SQLSTATE: (?:22\d{3}|21000|P0001)\b|\[USER_RAISED_EXCEPTION\]")
 _RESYNC = (
     "Start over from its present with lake.resync({table!r}) (headwater resync {table}); views on it are then rebuilt."
 )
@@ -67,6 +70,13 @@ def translate(error: BaseException, doing: str) -> HeadwaterError:
     if not isinstance(error, PySparkException) and any(sign in text for sign in _GONE):
         return EngineUnavailable(
             f"Spark does not answer; {doing} was not done.", remedy="Start the session again and run it again."
+        )
+    if _NO_VALUE.search(text):
+        return ExpressionFails(
+            f"The view's text fails over some row while {doing}: {_first_lines(error)}",
+            remedy="Correct the row in its table, or write the text so that it does not fail (try_divide, try_cast); "
+            "nothing is half done.",
+            condition=condition(error),
         )
     return QueryFailed(
         f"Spark failed while {doing}: {_first_lines(error)}",

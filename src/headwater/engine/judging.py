@@ -83,8 +83,8 @@ def _sum_types(
     found: dict[str, list[str]] = {}
     for output, part in parts.items():
         total = total_type(part[0], typed.get(output, "bigint")) if part is not None else None
-        if total is None:
-            return None
+        if total is None or (total.startswith("decimal") and not engine.fails_on_overflow):
+            return None  # a total that has overflowed to NULL can't be taken from
         found[output] = [kinds[output], total]
     return found
 

@@ -284,6 +284,11 @@ class SparkEngine:
         found = {key: self.spark.conf.get(key, None) for key in MEANING}
         return {key: value for key, value in found.items() if value is not None}
 
+    @property
+    def fails_on_overflow(self) -> bool:
+        """Whether a sum that no decimal can hold is an error; without ANSI it is NULL."""
+        return str(self.spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+
     @contextmanager
     def under(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Compute with the settings that a view was created under; costs little when the session has them."""

@@ -26,7 +26,7 @@ from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
 from headwater.engine.spark import CommitTag, Written
-from headwater.errors import HeadwaterError, InternalError, InvalidInput, SchemaChanged
+from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.choosing import Wanted
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.knowing import integrity_of_step
@@ -110,7 +110,8 @@ def propagate_leaves(context: Context, name: str, targets: Sequence[Csn]) -> Csn
         if after == list(frontier.times):
             return frontier.high_water_mark
         require_captured(context, definition)
-        intent = {"before": list(frontier.times), "after": after}
+        strategy = Wanted.of(view.options).value
+        intent = {"before": list(frontier.times), "after": after, "strategy": strategy}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
         context.reached(DurablePoint.PROPAGATE_INTENDED)
         _run(context, lease, view, definition, step)
@@ -159,18 +160,23 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     over = Interval(before.high_water_mark, max(after.times))
     integrity = integrity_of_step(context, lease, view, definition, over)
     blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
-    if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
-        written = _append_change(context, view, definition, over, tag, blocks)
-        blocks.answered(written.rows if written else 0)
-    else:
-        queries = integrity.cut(step_of(context, definition, step).queries)
-        written = None
-        if queries and _asks(context, definition):
-            from headwater.propagate.asking_driver import append_asked
+    try:
+        if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
+            written = _append_change(context, view, definition, over, tag, blocks)
+            blocks.answered(written.rows if written else 0)
+        else:
+            queries = integrity.cut(step_of(context, definition, step).queries)
+            written = None
+            if queries and _asks(context, definition):
+                from headwater.propagate.asking_driver import append_asked
 
-            written = append_asked(context, view, definition, before, queries, tag, integrity.known)
-        elif queries:
-            written = append_answers(context, view, definition, queries, tag)
+                written = append_asked(context, view, definition, before, queries, tag, integrity.known)
+            elif queries:
+                written = append_answers(context, view, definition, queries, tag)
+    except ExpressionFails as error:
+        # It would fail again and again; another step may go around it.
+        context.catalog.finish_step(lease, step.step_id, {"failed": error.as_dict()})
+        raise
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
     told = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}

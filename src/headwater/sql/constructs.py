@@ -292,7 +292,7 @@ REFUSED: tuple[Construct, ...] = (
 # What Spark computes the same way every time, so that a view may hold it if it is recomputed at every refresh.
 RECOMPUTABLE = frozenset(
     """SUBQUERY CORRELATION UNGROUPED LATERAL GENERATOR PIVOT RECURSIVE_CTE TABLE_FUNCTION INLINE_TABLE STRUCT_STAR
-    STAR_REPLACE UNNAMED_COLUMN UNION_BY_NAME VIEW_ON_RECOMPUTED OTHER""".split()  # noqa: SIM905
+    STAR_REPLACE UNNAMED_COLUMN UNION_BY_NAME VIEW_ON_RECOMPUTED MISREAD OTHER""".split()  # noqa: SIM905
 )
 
 BY_CODE = {construct.code: construct for construct in REFUSED}
