@@ -46,6 +46,10 @@ class KeyRanges:
     ranges: tuple[KeyRange, ...]
     has_null: bool
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.ranges and not self.has_null
+
 
 def key_ranges(keys: Iterable[Key | None], limit: int) -> KeyRanges:
     """At most ``limit`` ranges that hold all keys that are not NULL, of the least total span."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headwater.sql.constructs import KEPT, REFUSED, Method
+from headwater.sql.constructs import KEPT, RECOMPUTABLE, REFUSED, Method
 
 _HEAD = """# What a view may hold
 
@@ -20,7 +20,17 @@ _KEYS = """
   Rows are added up in one fixed order, so that the same rows give the same sum to the last bit; Spark's own answer
   may differ in its last digits, as it does from run to run.
 - **Ties.** Where Spark's own answer depends on the order of rows that tie (row_number, lag, LIMIT, collect_list),
-  Headwater orders them by all their columns, so that the same rows give the same answer again.
+  Headwater orders them by all their columns, when the view is made as when it changes, so that the same rows give the
+  same answer again.
+- **IN as a value** (`SELECT v IN (SELECT ...)`, not in WHERE) has two values in Spark, not three: what would be NULL is
+  false, under NOT too. So it has here.
+- **-0.0** is stored as 0.0, which Spark takes to be equal.
+- **A text that fails over some row** (a division by zero, a cast) fails at CREATE and at every refresh, with the code
+  `EXPRESSION_FAILS`, until the row is corrected. Since the moments between have no answer then, the view is recomputed
+  once (`FAILED_BETWEEN`); with `refresh = 'strict'` it is not, and says so.
+- **Both readings are compared.** Before a view is made, Spark's plan of the text is compared with that of our printing
+  of it, and the answer of our plan with Spark's over a few made-up rows with duplicates, NULLs and the values that
+  the text compares with. A difference is `MISREAD`.
 
 | construct | method | tests |
 |---|---|---|
@@ -29,11 +39,13 @@ _KEYS = """
 _REFUSED = """
 ## What is refused
 
-At CREATE, before anything is made, with a reason code and the place in the text. Nothing is ever recomputed silently.
-The codes are stable:
+At CREATE, before anything is made, with a reason code and the place in the text. Where the last column says
+*recomputed*, a view that leaves `refresh` out, or has it at `auto`, is made all the same and recomputed by every
+refresh, which CREATE, `explain` and each refresh say with the code; `incremental` and `strict` refuse it. Nothing is
+ever recomputed silently. The codes are stable:
 
-| code | what is refused | what to do | for example |
-|---|---|---|---|
+| code | what is refused | what to do | for example | by default |
+|---|---|---|---|---|
 """
 
 _TAIL = """
@@ -59,7 +71,8 @@ def markdown() -> str:
     refused = []
     for construct in REFUSED:
         example = f"`{construct.example}`".replace("|", "\\|") if construct.example else ""
-        refused.append(f"| `{construct.code}` | {construct.title} | {construct.remedy} | {example} |")
+        default = "recomputed" if construct.code in RECOMPUTABLE else "refused"
+        refused.append(f"| `{construct.code}` | {construct.title} | {construct.remedy} | {example} | {default} |")
     parts = [_HEAD + "\n".join(methods), _KEYS + "\n".join(kept), _REFUSED + "\n".join(refused), _TAIL]
     return "\n".join(parts)
 

@@ -54,16 +54,8 @@ def net_delta(
     )
 
 
-def merge_sql(
-    view: str,
-    delta: str,
-    interval: Interval,
-    names: Sequence[str],
-    *,
-    sign: int,
-    touched: tuple[str, KeyRanges] | None = None,
-) -> str:
-    """Add a net change to a view: one commit that inserts, recounts and deletes.
+def merge_sql(view: str, change: str, names: Sequence[str], *, touched: tuple[str, KeyRanges] | None = None) -> str:
+    """Add a net change that is kept to a view: one commit that inserts, recounts and deletes.
 
     ``touched`` is a column and the ranges that its values in the change lie in: files of other values are not read.
     """
@@ -81,9 +73,7 @@ def merge_sql(
     update = exp.Update(expressions=[exp.EQ(this=column(COUNT), expression=total.copy())])
     merge = exp.Merge(
         this=exp.alias_(current_table(view), target, table=True),
-        using=exp.Subquery(
-            this=net_delta(delta, interval, names, sign=sign), alias=exp.TableAlias(this=quoted(source))
-        ),
+        using=exp.alias_(exp.Table(this=quoted(change)), source, table=True),
         on=same,
         whens=exp.Whens(
             expressions=[
