@@ -78,12 +78,6 @@ class Staging:
             yield kept.name
 
     @contextmanager
-    def in_memory(self, text: str) -> Iterator[str]:
-        """Keep the answer of a query from its first use on; it still reads as made of the tables that it reads."""
-        with self._in_memory(self._session().sql(text)) as (name, _):
-            yield name
-
-    @contextmanager
     def leaf_changes(
         self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
     ) -> Iterator[dict[Key, StagedRows]]:

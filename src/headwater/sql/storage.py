@@ -54,8 +54,16 @@ def net_delta(
     )
 
 
-def merge_sql(view: str, change: str, names: Sequence[str], *, touched: tuple[str, KeyRanges] | None = None) -> str:
-    """Add a net change that is kept to a view: one commit that inserts, recounts and deletes.
+def merge_sql(
+    view: str,
+    delta: str,
+    interval: Interval,
+    names: Sequence[str],
+    *,
+    sign: int,
+    touched: tuple[str, KeyRanges] | None = None,
+) -> str:
+    """Add a net change to a view: one commit that inserts, recounts and deletes.
 
     ``touched`` is a column and the ranges that its values in the change lie in: files of other values are not read.
     """
@@ -73,7 +81,9 @@ def merge_sql(view: str, change: str, names: Sequence[str], *, touched: tuple[st
     update = exp.Update(expressions=[exp.EQ(this=column(COUNT), expression=total.copy())])
     merge = exp.Merge(
         this=exp.alias_(current_table(view), target, table=True),
-        using=exp.alias_(exp.Table(this=quoted(change)), source, table=True),
+        using=exp.Subquery(
+            this=net_delta(delta, interval, names, sign=sign), alias=exp.TableAlias(this=quoted(source))
+        ),
         on=same,
         whens=exp.Whens(
             expressions=[
