@@ -248,7 +248,10 @@ def _incremental(
     for name in views:
         if Definition.load(context.catalog.view(name)).recomputed is not None:
             raise refuse("VIEW_ON_RECOMPUTED", name, None, text)
-    lowered = lower(positioned, names, functions=functions)
+    try:
+        lowered = lower(positioned, names, functions=functions)
+    except (ValueError, KeyError, IndexError) as error:
+        raise refuse("OTHER", f"a text that can't be followed ({error})", None, text) from error
     require_same_names([name for name, _ in columns], lowered.names, text)
     own, reread = over_relations(text, relations), over_relations(printed(text), relations)
     require_same_reading(context.engine, text, own, reread)

@@ -59,6 +59,9 @@ VIEWS = {
     "cube": "SELECT k, s, count(*) AS n FROM r GROUP BY CUBE(k, s)",
     "grouping_sets": "SELECT k, s, sum(v) AS t FROM r GROUP BY GROUPING SETS ((k, s), (s), ())",
     "with_rollup": "SELECT k, sum(k) AS t FROM r GROUP BY k WITH ROLLUP",
+    "pivot": "SELECT * FROM r PIVOT (sum(v) AS t, count(*) AS n FOR k IN (1 AS one, 2, NULL))",
+    "pivot_of_query": "SELECT p.x, p.a, p.b FROM (SELECT s.x, r.s, r.v FROM r JOIN s ON r.k = s.k) q "
+    "PIVOT (count(v) FOR s IN ('a', 'b')) AS p",
     "having": "SELECT k, sum(v) AS t FROM r GROUP BY k HAVING count(*) > 1 AND max(v) > 6",
     "global": "SELECT count(*) AS n, sum(v) AS t, min(s) AS m FROM r WHERE v > 6",
     "over_join": "SELECT r.k, sum(r.v * s.w) AS t FROM r JOIN s ON r.k = s.k GROUP BY r.k",

@@ -80,6 +80,7 @@ KEPT: tuple[Kept, ...] = (
         ("collected", "percentiles"),
     ),
     Kept("ROLLUP, CUBE, GROUPING SETS", Method.KEYS, ("rollup", "cube", "grouping_sets", "with_rollup")),
+    Kept("PIVOT by the values of one column", Method.KEYS, ("pivot", "pivot_of_query")),
     Kept("aggregates without GROUP BY (COUNT, SUM, AVG of exact numbers: sums)", Method.WHOLE, ("global",)),
     Kept("SELECT DISTINCT, UNION", Method.SUMS, ("distinct", "union")),
     Kept("INTERSECT, EXCEPT and their ALL forms", Method.SUMS, ("intersect", "intersect_all", "except", "except_all")),
@@ -186,7 +187,10 @@ REFUSED: tuple[Construct, ...] = (
         "SELECT explode(array(1, 2)) FROM r",
     ),
     Construct(
-        "PIVOT", "PIVOT and UNPIVOT", "Pivot when you read the view.", "SELECT * FROM r PIVOT (sum(v) FOR k IN (1, 2))"
+        "PIVOT",
+        "UNPIVOT, and PIVOT of a join, by several columns, or of anything but plain aggregates",
+        "Pivot when you read the view, or pivot a subquery.",
+        "SELECT * FROM r UNPIVOT (x FOR name IN (k, v))",
     ),
     Construct(
         "RECURSIVE_CTE",

@@ -17,6 +17,7 @@ from headwater.sql.blocks import Block, Leaf, MatchOn, OuterRef, replace_outer
 from headwater.sql.context import Lowering, require_only
 from headwater.sql.dialect import call, position, to_text
 from headwater.sql.expressions import Ctes, Hole, conjuncts
+from headwater.sql.pivot import pivoted
 from headwater.sql.scope import Relation, Scope
 from headwater.sql.subqueries import add_condition, add_match, attach_row, same
 
@@ -61,7 +62,9 @@ class FromClause:
     ctes: Ctes
 
     def add(self, node: exp.Expr) -> None:
-        if isinstance(node, exp.Table):
+        if node.args.get("pivots"):
+            self._pivot(node)
+        elif isinstance(node, exp.Table):
             require_only(self.lowering, node, {"this", "alias", "joins", "db", "catalog"})
             if not isinstance(node.this, exp.Identifier):
                 raise self.lowering.expressions.refuse("TABLE_FUNCTION", to_text(node), node)
@@ -82,6 +85,22 @@ class FromClause:
             raise self.lowering.expressions.refuse("OTHER", type(node).__name__, node)
         for join in node.args.get("joins") or []:
             self.join(join)
+
+    def _pivot(self, node: exp.Expr) -> None:
+        alias = node.args["pivots"][0].args.get("alias")
+        inner = self.lowering.query(pivoted(self.lowering, node, self._names(node)), self.ctes)
+        self._derived(renamed(inner, alias), alias.name if alias is not None else None)
+
+    def _names(self, node: exp.Expr) -> Sequence[str]:
+        """The columns of a table or subquery before it is pivoted."""
+        if isinstance(node, exp.Table) and not node.args.get("alias") and node.name.lower() not in self.ctes:
+            return self.lowering.tables.get(node.name.lower(), ("", ()))[1]
+        plain = node.copy()
+        plain.set("pivots", None)
+        plain.set("joins", None)
+        clause = FromClause(self.lowering, Scope(), Block(), self.ctes)
+        clause.add(plain)
+        return clause.scope.names()
 
     def _parenthesised(self, node: exp.Table) -> None:
         """A join in parentheses: it knows nothing of what stands around it."""
@@ -145,6 +164,8 @@ class FromClause:
         if (matched is None and (side or kind not in ("", "INNER", "CROSS"))) or method not in ("", "NATURAL"):
             raise self.lowering.expressions.refuse("OTHER", " ".join(filter(None, (method, side, kind, "JOIN"))), join)
         require_only(self.lowering, join, {"this", "side", "kind", "method", "on", "using"})
+        if join.this.args.get("pivots"):  # Spark pivots all that stands before
+            raise self.lowering.expressions.refuse("PIVOT", "PIVOT of a join", join)
         if matched is None:
             self._inner(join)
         else:
