@@ -34,6 +34,7 @@ HEAVY = (
     "spark/test_capture.py",
     "spark/test_collecting.py",
     "spark/test_constructs.py",
+    "spark/test_failing_rows.py",
     "spark/test_mirrors.py",
     "spark/test_moments.py",
     "spark/test_own_rows.py",

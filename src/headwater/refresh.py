@@ -125,8 +125,8 @@ def _incremental(
     if target >= view.kept_from and target > high_water_mark(context, view):
         try:
             propagate(context, view.name, target)
-        except ExpressionFails:
-            return _recompute(context, view, definition, target, "FAILED_BETWEEN", started)
+        except ExpressionFails as error:
+            return _recompute(context, view, definition, target, "FAILED_BETWEEN", started, because=error)
     return apply(context, view.name, target, started=started, never_back=to is None, alternatives=alternatives)
 
 
@@ -220,11 +220,18 @@ def _from_scratch(
 
 
 def _recompute(
-    context: Context, view: ViewRecord, definition: Definition, target: Csn, reason: str, started: float
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    target: Csn,
+    reason: str,
+    started: float,
+    because: ExpressionFails | None = None,
 ) -> Applied:
     if Policy.of(view.options) is Policy.STRICT:
         raise WouldRecompute(
-            f"View {view.name!r} can't be brought to csn {target} incrementally ({reason}), and its policy is strict.",
+            f"View {view.name!r} can't be brought to csn {target} incrementally ({reason}), and its policy is strict."
+            + (f" {because.message}" if because is not None else ""),
             remedy=f"Drop and create it again, or allow it: ALTER MATERIALIZED VIEW {view.name} "
             "SET OPTIONS (refresh = 'auto').",
             reason=reason,

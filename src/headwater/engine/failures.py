@@ -71,9 +71,10 @@ def translate(error: BaseException, doing: str) -> HeadwaterError:
         return EngineUnavailable(
             f"Spark does not answer; {doing} was not done.", remedy="Start the session again and run it again."
         )
-    if _NO_VALUE.search(text):
+    if no_value := _NO_VALUE.search(text):
+        found = next((line for line in text.splitlines() if no_value[0] in line), text)
         return ExpressionFails(
-            f"The view's text fails over some row while {doing}: {_first_lines(error)}",
+            f"The view's text fails over some row while {doing}: {found[max(0, found.find('[')) :][:500]}",
             remedy="Correct the row in its table, or write the text so that it does not fail (try_divide, try_cast); "
             "nothing is half done.",
             condition=condition(error),
