@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from headwater.engine.failures import translated
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InternalError
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 # Anywhere in a type's text, but never a field's name, which a colon follows.
 _UNGROUPABLE = re.compile(r"(?:^|[<:,])(?:map<|(?:variant|geometry|geography)(?:\([^)]*\))?(?=[>,]|$))| collate ")
 _UNSTORABLE = re.compile(r"(?:^|[<:,])(?:void|interval(?: [a-z ]+)?)(?=[>,]|$)")
+
+
+def kinds_of(engine: SparkEngine, query: exp.Query) -> dict[str, str]:
+    """The types of a query's columns, by their names."""
+    return dict(engine.columns(engine.query(to_text(query))))
 
 
 def require_storable(columns: Sequence[tuple[str, str]], text: str) -> None:
