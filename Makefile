@@ -47,6 +47,7 @@ soak: setup
 
 fuzz: setup
 	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(FUZZ)
+	@$(BIN)/python -m tests.fuzz --readings --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: setup
