@@ -11,7 +11,7 @@ from headwater.choice import ADVANTAGE, HOPELESS
 from tests.spark.constructs import TABLES
 from tests.spark.oracle import World
 
-PIVOT = "SELECT * FROM (SELECT k, v FROM r) PIVOT (sum(v) FOR k IN (1 AS one, 2 AS two))"
+PIVOT = "SELECT * FROM (SELECT k, v, 1 AS c FROM r) PIVOT (sum(v) FOR (k, c) IN ((1, 1) AS one, (2, 1) AS two))"
 GROUPED = "SELECT k, count(*) AS n FROM r GROUP BY k"
 
 
