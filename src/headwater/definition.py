@@ -20,7 +20,7 @@ from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
 from headwater.catalog.store import Catalog
-from headwater.errors import InternalError
+from headwater.errors import InternalError, UnsupportedSql
 from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, carrying
 from headwater.sql.dialect import quoted, subquery
@@ -179,8 +179,11 @@ def _loaded(text: str, frozen: str, columns: Columns) -> Definition:
         return Definition.from_scratch(text, tables, views, kept["settings"], kept["recomputed"])
     known = {name: tuple(c for c, _ in use.columns) for name, use in {**tables, **views}.items()}
     # Spark judged the functions at CREATE; one that was built in then is part of the view now.
-    lowered = lower(text, known, functions=None)
     judged = kept.get("judged", {})
+    try:
+        lowered = lower(text, known, functions=None)
+    except UnsupportedSql as refusal:  # it was made when this was not known to be beyond us
+        return Definition.from_scratch(text, tables, views, kept["settings"], str(refusal.code))
     nodes = _judged(lowered.nodes, judged)
     plain = Definition(text, tables, views, lowered.plan, nodes, kept["settings"], judged)
     hidden = tuple((name, kind) for name, kind in kept.get("hidden", ()))

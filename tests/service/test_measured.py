@@ -10,6 +10,7 @@ import pytest
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn
 from headwater.catalog import Catalog, CostRecord, LeafTime, Lease, open_catalog
+from headwater.definition import Definition
 from headwater.errors import ResponseTimeTooShort
 from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, below_seconds, gather, measure_of, require_feasible
 from headwater.schedule.service_level import ServiceLevel
@@ -38,6 +39,12 @@ def test_the_parts_of_a_join_are_its_leaves_and_of_a_view_with_nodes_all_togethe
     assert Parts.of(recomputed, leaves("r", "s")).kind == "recompute"
     rolling = view("y", JOIN.sql, "r", "s", method="rolling")
     assert len(Parts.of(rolling, leaves("r", "s"))) == 1
+
+
+def test_a_view_of_an_older_lake_whose_text_is_refused_by_now_is_recomputed() -> None:
+    old = view("old", "SELECT r.k, s.v FROM r JOIN (s JOIN r AS t USING (k)) ON r.v = s.v", "r", "s")
+    assert Definition.load(old).recomputed == "OTHER"
+    assert Parts.of(old, leaves("r", "s")).kind == "recompute"
 
 
 def test_the_backlog_of_each_part(catalog: Catalog, lease: Lease) -> None:
