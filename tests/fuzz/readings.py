@@ -17,14 +17,14 @@ from headwater.errors import UnsupportedSql
 from headwater.sql.lower import lower
 from headwater.sql.made_up import MadeUp
 from headwater.sql.storage import over_relations
-from tests.fuzz.grammar import FEATURES, Columns, Views
-from tests.fuzz.histories import TABLES, TYPES
+from tests.fuzz.campaign import BASE
+from tests.fuzz.grammar import FEATURES, Views
+from tests.fuzz.histories import TYPES
 from tests.fuzz.queries import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BASE: dict[str, Columns] = {name: list(columns.items()) for name, columns in TABLES.items()}
 TYPED = {name: [(column, TYPES[kind].lower()) for column, kind in columns] for name, columns in BASE.items()}
 # Spark may answer these in several ways, or by arrays in several orders.
 ORDERED = frozenset({"numbered", "topk"})

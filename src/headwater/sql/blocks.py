@@ -54,6 +54,13 @@ class Block:
         self.inputs, self.conditions = [], []
         return inner
 
+    def close_below_ties(self) -> Block:
+        """The same, but conditions that mention the query outside stay, and will hold above the node."""
+        floating = self.split()
+        inner = self.close()
+        self.conditions = floating
+        return inner
+
     def split(self) -> list[exp.Expr]:
         """Take away the conditions that mention the query outside."""
         floating = [each for each in self.conditions if each.find(OuterRef)]

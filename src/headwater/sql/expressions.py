@@ -201,6 +201,13 @@ def is_window_function(node: exp.Expr) -> bool:
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """Without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
 def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
     """The parts of a conjunction, without the parentheses around each: (a = b) joins as a = b does."""
     if isinstance(condition, exp.And):

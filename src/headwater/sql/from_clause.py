@@ -17,7 +17,7 @@ from headwater.sql.blocks import Block, Leaf, MatchOn, OuterRef, replace_outer
 from headwater.sql.context import Lowering, require_only
 from headwater.sql.dialect import call, position, to_text
 from headwater.sql.expressions import Ctes, Hole, conjuncts
-from headwater.sql.pivot import pivoted
+from headwater.sql.pivot import pivoted, unpivoted
 from headwater.sql.scope import Relation, Scope
 from headwater.sql.subqueries import add_condition, add_match, attach_row, same
 
@@ -95,11 +95,8 @@ class FromClause:
         """The columns of a table or subquery before it is pivoted."""
         if isinstance(node, exp.Table) and not node.args.get("alias") and node.name.lower() not in self.ctes:
             return self.lowering.tables.get(node.name.lower(), ("", ()))[1]
-        plain = node.copy()
-        plain.set("pivots", None)
-        plain.set("joins", None)
         clause = FromClause(self.lowering, Scope(), Block(), self.ctes)
-        clause.add(plain)
+        clause.add(unpivoted(node))
         return clause.scope.names()
 
     def _parenthesised(self, node: exp.Table) -> None:

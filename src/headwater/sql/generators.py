@@ -19,8 +19,7 @@ def generate(
     """Put a generator on a block; what stands for its columns. ``outer``: a row for which it gives none is kept."""
     alias = lowering.names.numbered_alias("generator")
     outputs = tuple(f"{alias}.{name}" for name in names)
-    floating = block.split()
-    block.inputs, block.conditions = [GeneratorOn(block.close(), generator, outer, outputs)], floating
+    block.inputs = [GeneratorOn(block.close_below_ties(), generator, outer, outputs)]
     return [column(name) for name in outputs]
 
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 from headwater.algebra.product import attributes_in
 from headwater.sql.blocks import AggregateOn, Block, GeneratorOn, OuterRef, replace_outer
 from headwater.sql.dialect import VerbatimSpark, column, to_text
-from headwater.sql.expressions import is_aggregate_call, is_ordinal, is_window_function
+from headwater.sql.expressions import is_aggregate_call, is_ordinal, is_window_function, unwrapped
 
 if TYPE_CHECKING:
     from headwater.sql.expressions import Expressions
@@ -59,7 +59,7 @@ def read_group_by(
     keys: list[exp.Expr] = []
 
     def place(node: exp.Expr) -> int:
-        value = _unwrapped(items[int(node.name) - 1][1].copy() if is_ordinal(node) else read(node))
+        value = unwrapped(items[int(node.name) - 1][1].copy() if is_ordinal(node) else read(node))
         if value not in keys:
             keys.append(value)
         return keys.index(value)
@@ -109,12 +109,6 @@ def _members(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
     return [node.this] if isinstance(node, exp.Paren) else [node]
-
-
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 class Grouping:
@@ -186,7 +180,7 @@ class Grouping:
         if function not in ("grouping", "grouping_id") or self.by.sets is None or self.set_number is None:
             return None
         if function == "grouping":
-            wanted = [self.by.keys.index(_unwrapped(call.expressions[0]))]
+            wanted = [self.by.keys.index(unwrapped(call.expressions[0]))]
         else:
             wanted = list(range(len(self.by.keys)))
         numbers = [

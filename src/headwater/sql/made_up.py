@@ -8,7 +8,7 @@ happens: keys that meet and keys that do not, duplicates, NULLs, and the values 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from random import Random
 from typing import NoReturn
@@ -31,8 +31,9 @@ class MadeUp:
     def __init__(self, columns: Mapping[str, Sequence[tuple[str, str]]], text: str, *, numbers_only: bool) -> None:
         """``numbers_only``: all text is numbers, for queries that cast it."""
         self._columns = columns
-        pools = _Pools(_constants(text), numbers_only=numbers_only)
-        leaves = len(list(parse(text).find_all(exp.Table))) or 1
+        query = parse(text)
+        pools = _Pools(_constants(query), numbers_only=numbers_only)
+        leaves = len(list(query.find_all(exp.Table))) or 1
         rows = max(_FEWEST_ROWS, min(_MOST_ROWS, int(_PAIRS ** (1 / leaves))))
         random = Random(text)  # noqa: S311 (the same text must get the same rows)
         self.relations = {}
@@ -85,9 +86,8 @@ def _own(kind: str, place: int) -> exp.Expr:
     return exp.null()
 
 
-def _constants(text: str) -> list[str]:
-    """The constants of a text, as they are written."""
-    query = parse(text)
+def _constants(query: exp.Expr) -> list[str]:
+    """The constants of a query, as they are written."""
     typed = [each.this.name for each in query.find_all(TypedLiteral)]
     return list(dict.fromkeys([*typed, *(each.name for each in query.find_all(exp.Literal))]))
 
@@ -111,21 +111,21 @@ class _Pools:
         """A value of a type, or NULL; of some types always NULL."""
         if random.random() < _NULLS:
             return exp.null()
-        drawn: Callable[[], str] | None = None
+        pool = self._pool(kind)
+        return exp.Literal.string(random.choice(pool)) if pool else exp.null()
+
+    def _pool(self, kind: str) -> Sequence[str]:
         if kind in _LENGTHS:
-            fitting = [number for number in self._numbers if abs(number) < _LENGTHS[kind]]
-            drawn = lambda: str(random.choice(fitting))  # noqa: E731
-        elif kind in ("float", "double") or kind.startswith("decimal"):
-            drawn = lambda: random.choice(self._fractions)  # noqa: E731
-        elif kind == "string" or kind.startswith(("char", "varchar")):
-            drawn = lambda: random.choice(self._texts)  # noqa: E731
-        elif kind == "date":
-            drawn = lambda: random.choice(self._days)  # noqa: E731
-        elif kind in ("timestamp", "timestamp_ntz"):
-            drawn = lambda: f"{random.choice(self._days)} {random.choice(('00:00:00', '12:30:00'))}"  # noqa: E731
-        elif kind == "boolean":
-            drawn = lambda: random.choice(("true", "false"))  # noqa: E731
-        return exp.null() if drawn is None else exp.Literal.string(drawn())
+            return [str(number) for number in self._numbers if abs(number) < _LENGTHS[kind]]
+        if kind in ("float", "double") or kind.startswith("decimal"):
+            return self._fractions
+        if kind == "string" or kind.startswith(("char", "varchar")):
+            return self._texts
+        if kind == "date":
+            return self._days
+        if kind in ("timestamp", "timestamp_ntz"):
+            return [f"{day} {hour}" for day in self._days for hour in ("00:00:00", "12:30:00")]
+        return ("true", "false") if kind == "boolean" else ()
 
 
 def _is_day(text: str) -> bool:

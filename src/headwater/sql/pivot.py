@@ -15,6 +15,14 @@ from headwater.sql.dialect import call, to_text
 from headwater.sql.expressions import is_aggregate_call
 
 
+def unpivoted(node: exp.Expr) -> exp.Expr:
+    """The table or subquery itself."""
+    plain = node.copy()
+    plain.set("pivots", None)
+    plain.set("joins", None)
+    return plain
+
+
 def pivoted(lowering: Lowering, node: exp.Expr, names: Sequence[str]) -> exp.Select:
     """The query that a table or subquery with PIVOT stands for; ``names`` are the columns of it without."""
     pivot: exp.Pivot = node.args["pivots"][0]
@@ -41,8 +49,5 @@ def pivoted(lowering: Lowering, node: exp.Expr, names: Sequence[str]) -> exp.Sel
         some = exp.GT(this=call("count_if", here), expression=exp.Literal.number(0))
         filtered = exp.Filter(this=aggregate.copy(), expression=exp.Where(this=here.copy()))
         items.append(exp.alias_(exp.Case(ifs=[exp.If(this=some, true=filtered)]), title.name, quoted=True))
-    source = node.copy()
-    source.set("pivots", None)
-    source.set("joins", None)
-    select = exp.select(*items).from_(source, copy=False)
+    select = exp.select(*items).from_(unpivoted(node), copy=False)
     return select.group_by(*(key.copy() for key in keys)) if keys else select

@@ -127,10 +127,8 @@ def add_match(
     What ties the block's own rows to a query around it holds above the join as below: they are not those filled with
     NULL.
     """
-    floating = block.split()
-    left = block.close()
-    match = MatchOn(lowering.names.node("join"), left, right, kind, list(conditions))
-    block.inputs, block.conditions = [match], floating
+    match = MatchOn(lowering.names.node("join"), block.close_below_ties(), right, kind, list(conditions))
+    block.inputs = [match]
     find_keys(match)
     return match
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from headwater.sql.blocks import Block, TopOn
 from headwater.sql.context import Lowering
 from headwater.sql.dialect import column, to_text
-from headwater.sql.expressions import Ctes, is_ordinal
+from headwater.sql.expressions import Ctes, is_ordinal, unwrapped
 from headwater.sql.scope import Relation, Scope
 
 _MOST = 2**31 - 1
@@ -21,7 +21,8 @@ def order_keys(
     """What ORDER BY sorts by: numbers stand for the select list, all else is read (see ``order_scope``)."""
     clause = node.args.get("order")
     keys = [each.this for each in clause.expressions] if clause is not None else []
-    return [items[int(key.name) - 1][1].copy() if is_ordinal(key) else _unwrapped(read(key)) for key in keys]
+    # Without parentheses a key that is one of the select list is recognised as such.
+    return [items[int(key.name) - 1][1].copy() if is_ordinal(key) else unwrapped(read(key)) for key in keys]
 
 
 def order_scope(items: Sequence[tuple[str | None, exp.Expr]], scope: Scope) -> Scope:
@@ -29,11 +30,6 @@ def order_scope(items: Sequence[tuple[str | None, exp.Expr]], scope: Scope) -> S
     selected = Relation.of(None, [name for name, _ in items], [value for _, value in items])
     merged = Relation.of(None, list(scope.merged), list(scope.merged.values()))
     return Scope([selected, merged, *scope.relations], parent=scope.parent)
-
-
-def _unwrapped(value: exp.Expr) -> exp.Expr:
-    """A key that is one of the select list is to be recognised as such."""
-    return value.this if isinstance(value, exp.Paren) else value
 
 
 def order_columns(lowering: Lowering, node: exp.Expr, block: Block, ctes: Ctes) -> None:
