@@ -172,12 +172,12 @@ def refresh_within(context: Context, name: str, to: Csn | None, within: float) -
     """A refresh that tells beforehand what it will take, and afterwards what it took."""
     began = time.monotonic()
     cold = "propagate" not in context.ran
-    captured = timed_capture(context).csn if to is None else None
+    captured = timed_capture(context) if to is None else None
     so_far = time.monotonic() - began
     view = context.catalog.view(name)
     gather(context.catalog, view)
     costs = measure_of(context.catalog, view, cold=cold).costs
-    target = to if to is not None else captured
+    target = captured.csn if captured is not None else to
     backlog = backlog_of(context.catalog, view, target)
     expected = costs.expected(backlog.pending, backlog.unapplied)
     predicted = None

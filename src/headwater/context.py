@@ -20,6 +20,7 @@ from headwater.sources.opening import Feeds
 
 if TYPE_CHECKING:
     from headwater.capture.mirror_store import MirrorStore
+    from headwater.propagate.sharing import Sharing
 
 Clock: TypeAlias = Callable[[], int]
 Progress: TypeAlias = Callable[[str], None]
@@ -66,6 +67,7 @@ class Context:
     questions: Questions = field(default_factory=Questions)
     feeds: Feeds = field(default_factory=Feeds)
     mirror_store: MirrorStore | None = None  # another place for mirrored tables than Delta, for tests
+    sharing: Sharing | None = None  # what the views of a round share
     statistics: Statistics = field(init=False)
     ran: set[str] = field(init=False, default_factory=set)
 

@@ -375,3 +375,7 @@ def by_code() -> dict[str, type[HeadwaterError]]:
         if "code" in cls.__dict__:
             found[cls.code] = cls
     return found
+
+
+OF_THE_LAKE = (CatalogProblem, EngineUnavailable, InternalError, LeaseLost, StorageFull)
+"""What is wrong with more than the one view that met it first."""

@@ -7,7 +7,8 @@ each can be called, suspended and run in a process of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +39,8 @@ from headwater.explain import Explanation, explain, explain_draft
 from headwater.measured import ViewMeasure, backlog_of, below_seconds, gather, measure_of
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
-from headwater.refresh import refresh
+from headwater.propagate.sharing import together
+from headwater.refresh import refresh, refresh_together
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel, seconds_of
 from headwater.serve.freshness import averaged, measured_of, staleness_report
@@ -69,6 +71,7 @@ from headwater.values import (
     LakeStatus,
     PromiseStatus,
     RefreshReport,
+    RefreshRound,
     Release,
     RetentionReport,
     StalenessReport,
@@ -284,6 +287,16 @@ class Lake:
         if within is None:
             return refresh(self._context, view, moment)
         return refresh_within(self._context, view, moment, seconds_of(str(within)))
+
+    def refresh_all(self, views: Iterable[str] | None = None, to: Moment | None = None) -> RefreshRound:
+        """Bring several views (None: all) to one moment; what more than one of them needs is computed once.
+
+        A view that can't be refreshed does not keep the others from it: ``failed`` tells why.
+        """
+        chosen = [view.name for view in self._context.catalog.views()] if views is None else list(views)
+        for view in chosen:
+            self._context.catalog.view(view)
+        return refresh_together(self._context, chosen, None if to is None else self._moment(to))
 
     def calibrate(self, view: str, *, steps: int = STEPS) -> Calibration:
         """Measure what the view's refreshes take, by propagating its backlog in batches of several sizes."""
@@ -551,6 +564,15 @@ class _Upkeep:
 
     def capture(self) -> Csn:
         return capture(self._context).csn
+
+    @contextmanager
+    def round(self, views: Sequence[str], to: Csn) -> Iterator[None]:
+        alone = self._context
+        with together(alone, views, to) as self._context:
+            try:
+                yield
+            finally:
+                self._context = alone
 
     def refresh(self, view: str, to: Csn) -> None:
         refresh(self._context, view, to)

@@ -14,22 +14,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
 from headwater.algebra.time import Csn, Interval
 from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
-from headwater.capture.driver import capture
+from headwater.capture.driver import Captured, capture
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
 from headwater.context import Context
 from headwater.definition import Definition, base_tables_of
-from headwater.errors import ExpressionFails, InvalidInput, WouldRecompute
+from headwater.errors import OF_THE_LAKE, ExpressionFails, HeadwaterError, InvalidInput, WouldRecompute
 from headwater.propagate.driver import propagate, require_captured
+from headwater.propagate.sharing import together
 from headwater.serve.chunks import AUTO, chunk_ends, updates_of, wanted_chunk
 from headwater.serve.freshness import advised_chunk
-from headwater.values import RefreshReport
+from headwater.values import RefreshReport, RefreshRound
 
 _SAMPLES = 20  # refreshes of the past that a choice looks at
 
@@ -57,11 +58,11 @@ class Policy(Enum):
         return self in (Policy.DEFAULT, Policy.AUTO, Policy.FULL)
 
 
-def refresh(context: Context, name: str, to: Csn | None, *, captured: Csn | None = None) -> RefreshReport:
+def refresh(context: Context, name: str, to: Csn | None, *, captured: Captured | None = None) -> RefreshReport:
     """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back.
 
     A view with a ``chunk_size`` goes there in several view updates, and the report tells of all of them. ``captured``
-    is what a capture just found to be the newest csn, for who has made one.
+    is what a capture just found, for who has made one.
     """
     started = time.monotonic()
     before = context.catalog.view(name)
@@ -72,6 +73,22 @@ def refresh(context: Context, name: str, to: Csn | None, *, captured: Csn | None
         begun = time.monotonic()
     last = _refresh_once(context, name, target, to, begun)
     return replace(last, from_csn=before.csn, rows=rows + last.rows, seconds=time.monotonic() - started)
+
+
+def refresh_together(context: Context, names: Sequence[str], to: Csn | None) -> RefreshRound:
+    """Bring views to one csn in a round, None being the newest; one that fails leaves the others to go on."""
+    captured = None if to is not None else capture(context)
+    csn = captured.csn if captured is not None else Csn(to or 0)
+    reports, failed = [], {}
+    with together(context, names, csn) as shared:
+        for name in names:
+            try:
+                reports.append(refresh(shared, name, to, captured=captured))
+            except OF_THE_LAKE:
+                raise
+            except HeadwaterError as error:
+                failed[name] = error
+    return RefreshRound(csn, tuple(reports), failed)
 
 
 def _stops(context: Context, view: ViewRecord, target: Csn) -> list[Csn]:
@@ -130,18 +147,16 @@ def _incremental(
     return apply(context, view.name, target, started=started, never_back=to is None, alternatives=alternatives)
 
 
-def _newest(context: Context, definition: Definition, known: Csn | None) -> Csn:
-    """The newest state of the view's tables (``known``, where it was just captured).
+def _newest(context: Context, definition: Definition, captured: Captured | None) -> Csn:
+    """The newest state of the view's tables.
 
     Raises if one of them can't be captured any further, or not now.
     """
-    captured = None if known is not None else capture(context)
+    found = capture(context) if captured is None else captured
     require_captured(context, definition)
-    if captured is None:
-        return Csn(known or 0)
-    for table in sorted(base_tables_of(context.catalog, definition) & captured.unreachable.keys()):
-        raise captured.unreachable[table]
-    return captured.csn
+    for table in sorted(base_tables_of(context.catalog, definition) & found.unreachable.keys()):
+        raise found.unreachable[table]
+    return found.csn
 
 
 def _choice(context: Context, view: ViewRecord, definition: Definition, target: Csn) -> Choice | None:

@@ -1,6 +1,6 @@
 """What a propagation step did, block by block: as lines of text, and as one picture.
 
-A step's outcome in the catalog has a report for each block (``headwater.propagate.tree_driver``): its delta tree, and
+A step's outcome in the catalog has a report for each block (``headwater.propagate.block_report``): its delta tree, and
 for every set of leaves how many rows were expected and how many there were, in how many seconds and bytes. Reports are
 plain JSON, so that a step of last year can be drawn; what an older one does not have is left out.
 """
@@ -52,7 +52,8 @@ def _root(block: Mapping[str, Any]) -> Box:
     boxes = _boxes(block)
     if len(boxes) == 1:
         return boxes[0]
-    return Box(_title(block), ("sum of products",), children=tuple(boxes))
+    told = "sum of products" if boxes else str(block["strategy"])
+    return Box(_title(block), (told,), children=tuple(boxes))
 
 
 def _title(block: Mapping[str, Any]) -> str:

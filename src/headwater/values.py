@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
+
+from headwater.errors import HeadwaterError
 
 Columns: TypeAlias = str | Sequence[str]
 """One column, or several."""
@@ -37,6 +39,19 @@ class RefreshReport:
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRound:
+    """Several views that were brought to one csn; ``failed``: those that could not be, each with what kept it back."""
+
+    csn: int
+    reports: tuple[RefreshReport, ...]
+    failed: Mapping[str, HeadwaterError]
+
+    def as_dict(self) -> dict[str, Any]:
+        failed = {name: error.as_dict() for name, error in self.failed.items()}
+        return {"csn": self.csn, "views": [each.as_dict() for each in self.reports], "failed": failed}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from headwater.schedule.fit import Sample, fit
 from headwater.schedule.keeping import HEADROOM, MOST_INTERFERENCE, Memory, Seen, decide, done
 from headwater.schedule.outlook import Outlook
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
+from headwater.schedule.view_costs import CONFIDENCE, JointCosts, ViewCosts
 
 SIZES = (1, 10, 100, 1000)
 
@@ -44,7 +44,10 @@ def test_the_cost_limit_is_what_capture_and_apply_leave_of_the_response_time() -
 
 
 def test_a_full_backlog_is_processed_in_part() -> None:
-    verdict = look(replace(SEEN, backlog=(100, 100), unapplied=200))
+    full = replace(SEEN, backlog=(100, 100), unapplied=200)
+    learning = look(full)
+    assert (learning.reason, learning.counts) == ("what parts share is not measured yet", (100, 100))
+    verdict = look(replace(full, costs=replace(full.costs, joint=JointCosts(0.0, (1.0, 1.0, 1.0)))))
     assert (verdict.deed, verdict.reason) == ("process", "the backlog is full")
     assert verdict.counts in ((100, 0), (0, 100))
     told = verdict.as_dict()

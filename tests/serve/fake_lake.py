@@ -7,7 +7,8 @@ compared with the history of the view and not with the text that is expected.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,6 +147,9 @@ class FakeLake:
         )
         with self.catalog.lease("t") as lease:
             self.catalog.insert_view(lease, view, [LeafRecord(LeafId(0), "r", "r", csn, csn)])
+
+    def round(self, views: Sequence[str], to: Csn) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def refresh(self, view: str, to: Csn) -> None:
         if view in self.broken:

@@ -43,6 +43,37 @@ def test_a_change_of_few_keys_reads_the_files_of_those_keys_alone(make_world: Ca
     world.check_law("v")
 
 
+def test_new_rows_of_new_keys_are_appended_and_all_else_is_merged(make_world: Callable[..., World]) -> None:
+    world = make_world("appended")
+    world.lake._context.sizes = Sizes(small_view=0)
+    world.make("r", "k INT, v STRING", "(1, 'a'), (1000, 'b')")
+    world.create("v", "SELECT k, v FROM r", "CLUSTER BY (k)")
+
+    def operation(*statements: str) -> str:
+        for statement in statements:
+            world.run(statement)
+        assert world.refresh("v").mode == "incremental"
+        stored = world.lake._context.catalog.view("v")
+        newest = world.lake._context.engine.history(stored.location, 1)[0]
+        assert newest.version == stored.version
+        kept = world.lake._context.engine.rows_in(stored.location, stored.version)
+        assert kept == world.lake.read("v").distinct().count()
+        return newest.operation
+
+    # The first of them is in the cell of keys that 1000 is in too.
+    assert operation("INSERT INTO {r} VALUES (1001, 'c'), (1001, 'c'), (5000, 'd')") == "WRITE"
+    assert operation("INSERT INTO {r} VALUES (1001, 'other')") == "MERGE"
+    assert operation("INSERT INTO {r} VALUES (6000, 'e')", "DELETE FROM {r} WHERE k = 1") == "MERGE"
+    assert operation("INSERT INTO {r} VALUES (NULL, 'f')") == "WRITE"
+    assert operation("INSERT INTO {r} VALUES (NULL, 'f'), (7000, 'g')") == "MERGE"
+    # What came and went again takes something away, though it nets to new rows alone.
+    assert operation("INSERT INTO {r} VALUES (8000, 'h'), (9000, 'i')", "DELETE FROM {r} WHERE k = 8000") == "MERGE"
+    assert operation("INSERT INTO {r} VALUES (-5, 'j')") == "WRITE"
+    assert operation("INSERT INTO {r} VALUES (3, 'between')") == "WRITE"
+    world.check_law("v")
+    world.refresh("v", to=world.kept_from("v"))
+
+
 @pytest.mark.heavy
 def test_keys_of_every_kind_with_nulls_and_at_the_ends_of_their_types(make_world: Callable[..., World]) -> None:
     world = make_world("kinds")

@@ -12,9 +12,6 @@ from headwater.algebra.product import products
 from headwater.errors import InvalidInput
 from headwater.propagate.choosing import (
     REMEMBERED,
-    ROW_SECONDS,
-    SHUFFLED,
-    STATEMENT_SECONDS,
     Past,
     Wanted,
     cheapest,
@@ -22,6 +19,7 @@ from headwater.propagate.choosing import (
     statements,
 )
 from headwater.propagate.join_order import InputSize
+from headwater.propagate.rates import MEASURED, Load
 from headwater.propagate.sizing import LeafFacts, cardinalities, corrections, ratio, sizes_of
 from headwater.propagate.strategy import ByTree, NTerm, Recompute, best_trees
 from headwater.sql.lower import lower
@@ -108,11 +106,11 @@ def test_each_strategy_is_priced_by_its_work_and_its_statements() -> None:
     by = {str(each.strategy): each for each in price(plan, (NTerm(), tree, Recompute()), sizes)}
     assert statements(plan, NTerm(), sizes) == 4
     assert statements(plan, Recompute(), sizes) == 1
-    assert by["n-term"].predicted == pytest.approx(ROW_SECONDS * by["n-term"].work + 4 * STATEMENT_SECONDS)
+    assert by["n-term"].load == Load(by["n-term"].work, 0, 4)
     assert by["tree"].work <= by["n-term"].work
     joined = 6_000_000  # rows of the view: one for each of l's
-    rows = SHUFFLED * (by["recompute"].work + joined)
-    assert by["recompute"].predicted == pytest.approx(ROW_SECONDS * rows + STATEMENT_SECONDS)
+    assert by["recompute"].load == Load(0, pytest.approx(by["recompute"].work + joined), 1)
+    assert all(each.predicted == MEASURED.seconds(each.load) for each in by.values())
     assert cheapest(list(by.values())).seconds == min(each.seconds for each in by.values())
 
 
@@ -121,7 +119,9 @@ def test_a_strategy_that_took_longer_than_predicted_is_expected_to_do_so_again()
     sizes = cardinalities(product, facts, changed)
     strategies = (NTerm(), Recompute())
     before = price(plan, strategies, sizes)
-    past = [Past("n-term", 1.0, 8.0), Past("n-term", 2.0, 4.0), *[Past("n-term", 1.0, 1.0)] * REMEMBERED]
+    one = Load(0, 0, 1 / MEASURED.statement)  # of a second
+    two = Load(0, 0, 2 / MEASURED.statement)
+    past = [Past("n-term", one, 8.0), Past("n-term", two, 4.0), *[Past("n-term", one, 1.0)] * REMEMBERED]
     after = price(plan, strategies, sizes, past)
     assert after[0].seconds == pytest.approx(before[0].seconds * (8 * 2 * 1) ** (1 / 3))
     assert after[1].seconds == before[1].seconds

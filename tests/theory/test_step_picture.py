@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 from headwater.algebra.plan import LeafId
 from headwater.outline import Outline
+from headwater.propagate.block_report import BlockReport, ratios
 from headwater.propagate.delta_tree import LeafDelta, NodeDelta, n_term
 from headwater.propagate.sizing import corrections
-from headwater.propagate.tree_driver import BlockReport, ratios
 from headwater.propagate.tree_json import tree_as_json, tree_of_json
 from headwater.step_picture import lines, picture
 

@@ -13,6 +13,7 @@ from typing import Any
 from headwater.errors import InvalidInput, UnknownName
 
 BENCHES: dict[str, str] = {
+    "choices": "how often the cost models choose the fastest way, against forced runs of every alternative",
     "daily": "a day's new and deleted orders below a six-way join and an aggregate, refreshed and recomputed",
     "fixed-cost": "a refresh of a three-table join view for 100 changed rows beside a bare MERGE of the same rows",
     "he": "asymmetric batching as in [He05]: cost functions, plans simulated and run, refresh times, streams",
@@ -23,6 +24,7 @@ BENCHES: dict[str, str] = {
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
 OPTIONS: dict[str, frozenset[str]] = {
+    "choices": frozenset({"fractions", "repeats"}),
     "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints"}),
     "he": frozenset({"repeats"}),
     "lee": frozenset({"fractions", "scales", "repeats"}),

@@ -43,10 +43,12 @@ class Steps(FencedTables):
         with self._database.read() as connection:
             return find_step(connection, step_id)
 
-    def done_steps(self, view_id: str, driver: Driver, *, limit: int) -> list[StepRecord]:
-        """The newest steps that were closed, newest first."""
-        own = sa.and_(_steps.c.view_id == view_id, _steps.c.driver == driver, _steps.c.state == "done")
-        wanted = sa.select(_steps).where(own).order_by(_steps.c.step_id.desc()).limit(limit)
+    def done_steps(self, view_id: str | None, driver: Driver, *, limit: int) -> list[StepRecord]:
+        """The newest steps that were closed, of one view or of all, newest first."""
+        done = sa.and_(_steps.c.driver == driver, _steps.c.state == "done")
+        wanted = sa.select(_steps).where(done).order_by(_steps.c.step_id.desc()).limit(limit)
+        if view_id is not None:
+            wanted = wanted.where(_steps.c.view_id == view_id)
         with self._database.read() as connection:
             return [_step(row) for row in connection.execute(wanted)]
 

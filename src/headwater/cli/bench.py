@@ -25,9 +25,10 @@ def bench(
         str | None, typer.Option(metavar="N,N,...", help="For tpch: which queries; all 22 if not given.")
     ] = None,
     fractions: Annotated[
-        str | None, typer.Option(metavar="X,X,...", help="For daily, lee, tpch: shares of the tables that change.")
+        str | None,
+        typer.Option(metavar="X,X,...", help="For choices, daily, lee, tpch: shares of the tables that change."),
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="For daily, he, lee, tpch: rounds of each size.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="For choices, daily, he, lee, tpch: rounds of each size.")] = None,
     scales: Annotated[
         str | None, typer.Option(metavar="X,X,...", help="For daily, lee: sizes of the tables, as parts of --sf.")
     ] = None,

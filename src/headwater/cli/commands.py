@@ -28,7 +28,7 @@ from headwater.cli.statements import split
 from headwater.errors import InvalidInput, SqlSyntaxError
 
 if TYPE_CHECKING:
-    from headwater.values import PromiseStatus, TableStatus, UnitOfWork, ViewStatus
+    from headwater.values import PromiseStatus, RefreshReport, TableStatus, UnitOfWork, ViewStatus
 
 _UNITS_SHOWN = 20
 
@@ -164,19 +164,41 @@ def propagate(
 
 def refresh(
     session: Session,
-    view: Annotated[str, typer.Argument(help="A materialized view.")],
+    views: Annotated[list[str] | None, typer.Argument(metavar="VIEW...", help="Materialized views.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All views of the lake, to one moment.")] = False,
     to: ToMoment = None,
     within: Annotated[
         str | None, typer.Option(metavar="TIME", help="Such as 10s: also tell what was predicted, and if it was kept.")
     ] = None,
 ) -> None:
-    """Bring the view to a moment: capture, propagate and apply what is needed."""
+    """Bring views to a moment: capture, propagate and apply what is needed."""
+    if every == bool(views):
+        raise InvalidInput("Which views are to be refreshed?", remedy="Name one or more, or say --all.")
     with session.open() as (lake, line):
-        line(f"{view}: refreshing")
-        report = lake.refresh(view, moment(to), within=within)
+        if views is not None and len(views) == 1:
+            line(f"{views[0]}: refreshing")
+            report = lake.refresh(views[0], moment(to), within=within)
+            if session.json:
+                print_json(report.as_dict())
+            else:
+                _print_refresh(report)
+            return
+        if within is not None:
+            raise InvalidInput("--within is about one view.", remedy="Name one.")
+        line("refreshing")
+        done = lake.refresh_all(views, moment(to))
     if session.json:
-        print_json(report.as_dict())
-        return
+        print_json(done.as_dict())
+    else:
+        for report in done.reports:
+            _print_refresh(report)
+        for name, error in done.failed.items():
+            console().print(Text(f"{name}: {error}", style="red"), soft_wrap=True)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _print_refresh(report: RefreshReport) -> None:
     moved = f"csn {report.from_csn} -> {report.csn}" if report.from_csn != report.csn else f"csn {report.csn}"
     changed = f"{report.rows} row{'' if report.rows == 1 else 's'} changed"
     text = f"{report.view}: {moved}, {report.mode} ({report.reason}), {changed}, {duration(report.seconds)}"

@@ -1,10 +1,11 @@
-"""Listing and removing directories of the lake, wherever it is.
+"""Listing, measuring and removing what lies in the lake, wherever it is.
 
 Spark has no public call for that. pyarrow's file systems know local paths and the usual object stores by URI.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from urllib.parse import urlsplit
 
@@ -45,6 +46,17 @@ def bytes_in(location: str) -> int | None:
     except _OUT_OF_REACH:
         return None
     return sum(each.size or 0 for each in found if each.type is fs.FileType.File)
+
+
+def bytes_added(table: str, version: int) -> int | None:
+    """The size of the files that a commit added to a Delta table, as its log tells; None where it can't be read."""
+    try:
+        system, path = file_system(f"{table.rstrip('/')}/_delta_log/{version:020}.json")
+        with system.open_input_stream(path) as stream:
+            actions = [json.loads(line) for line in stream.read().splitlines() if line]
+    except (*_OUT_OF_REACH, ValueError):
+        return None
+    return sum(int(action["add"]["size"]) for action in actions if "add" in action)
 
 
 def remove_directory(location: str) -> bool:

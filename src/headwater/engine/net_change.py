@@ -2,7 +2,8 @@
 
 A large table is merged into; a small one is written anew, which costs less than to find its changed rows. Either way it
 is one tagged commit. A table in the order of a key is merged into within a few ranges of keys, so that Delta reads only
-the files in which the change can lie: it leaves out files by literal ranges alone, so the keys are asked for first.
+the files in which the change can lie: it leaves out files by literal ranges alone, so the keys are asked for first. A
+change that only adds rows, of keys where the table has none, is appended: there is nothing to find.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from headwater.algebra.grid import RANGES, WHOLE_NUMBERS
 from headwater.algebra.key_ranges import KeyRange, KeyRanges, key_ranges
 from headwater.algebra.time import Interval
 from headwater.engine.spark import CommitTag, SparkEngine, Written
-from headwater.sql.ordering import CELL_BITS, touched_keys_sql
-from headwater.sql.storage import merge_sql, rewritten_sql
+from headwater.sql.dialect import to_text
+from headwater.sql.ordering import any_row_sql, touched_keys_sql
+from headwater.sql.storage import merge_sql, net_delta, rewritten_sql
 
 MOST_KEYS = 10_000  # brought to the driver; a change of more is all over the table, or nearly
 _KEYS = WHOLE_NUMBERS | {"date", "timestamp_ntz", "string"}  # a timestamp comes back in the session's zone
@@ -41,35 +43,48 @@ def add_net_change(
     """
     if engine.rows_in(table.location, table.version) > small:
         touched = _touched(engine, table, interval)
-        if touched is not None and touched[1].is_empty:
+        if touched is not None and touched.ranges.is_empty:
             return Written(table.version, 0, tag.facts)
-        text = merge_sql(table.location, table.log, interval, table.names, sign=sign, touched=touched)
-        return engine.merge(text, tag, doing, of=(table.location, table.version))
+        before = (table.location, table.version)
+        if touched is not None and sign > 0 and touched.adds and not _meets(engine, table, touched):
+            net = to_text(net_delta(table.log, interval, table.names, sign=sign))
+            return engine.append(engine.compute(net), table.location, tag, doing, of=before)
+        key = None if touched is None else (touched.key, touched.ranges)
+        text = merge_sql(table.location, table.log, interval, table.names, sign=sign, touched=key)
+        return engine.merge(text, tag, doing, of=before)
     text = rewritten_sql(table.location, table.version, table.log, interval, table.names, sign=sign)
     return engine.rewrite(text, table.location, tag, doing)
 
 
-def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> tuple[str, KeyRanges] | None:
-    """The key and the ranges that a change lies in; None where there is no key, or too many keys to tell."""
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """The ranges of a key that a change lies in; ``adds``: it takes nothing away."""
+
+    key: str
+    ranges: KeyRanges
+    adds: bool
+
+
+def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> _Touched | None:
+    """Where a change lies; None where there is no key, or too many keys to tell."""
     if table.key is None or table.key[1] not in _KEYS:
         return None
     name, kind = table.key
-    whole = kind in WHOLE_NUMBERS
-    text = touched_keys_sql(table.log, interval, name, whole_numbers=whole, most=MOST_KEYS + 1)
+    text = touched_keys_sql(table.log, interval, name, whole_numbers=kind in WHOLE_NUMBERS, most=MOST_KEYS + 1)
     try:
-        found = [row[0] for row in engine.compute(text).collect()]  # bounded by the limit
+        found = [(row[0], row[1], row[2]) for row in engine.compute(text).collect()]  # bounded by the limit
     except (ValueError, OverflowError):  # a date that Python has no value for
         return None
     if len(found) > MOST_KEYS:
         return None
-    ranges = key_ranges(found, RANGES)
-    return name, _of_cells(ranges) if whole else ranges
+    ends = {low: high for low, high, _ in found}
+    # The ends of a range are smallest keys of their groups: the last group goes on to its largest.
+    ranges = key_ranges(ends, RANGES)
+    whole = replace(ranges, ranges=tuple(KeyRange(each.low, ends[each.high]) for each in ranges.ranges))
+    return _Touched(name, whole, all(least > 0 for _, _, least in found))
 
 
-def _of_cells(cells: KeyRanges) -> KeyRanges:
-    """The keys of ranges of cells."""
-    found = [
-        KeyRange(int(each.low) << CELL_BITS, ((int(each.high) + 1) << CELL_BITS) - 1)  # type: ignore[arg-type]
-        for each in cells.ranges
-    ]
-    return replace(cells, ranges=tuple(found))
+def _meets(engine: SparkEngine, table: CountedTable, touched: _Touched) -> bool:
+    """Whether the table has rows where a change lies; Delta leaves out files, so to hear that it has none is cheap."""
+    text = any_row_sql(table.location, table.version, touched.key, touched.ranges)
+    return bool(engine.compute(text).collect())  # one row at most

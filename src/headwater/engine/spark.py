@@ -185,15 +185,25 @@ class SparkEngine:
             self.spark.sql(text)
 
     def append(
-        self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, mode: str = "append"
+        self,
+        frame: DataFrame,
+        location: str,
+        tag: CommitTag,
+        doing: str,
+        *,
+        mode: str = "append",
+        of: tuple[str, int] | None = None,
     ) -> Written | None:
-        """Write a frame of ``compute`` to a Delta table in one tagged commit.
+        """Write a frame of ``compute`` to a Delta table in one tagged commit; ``of`` as in ``merge``.
 
         The commit is an earlier one where Delta had seen the tag, and None where Delta had passed it, as for a driver
         that woke up late: nothing was written then, and the frame was not even run.
         """
         with translated(doing):
-            return _even_if_overtaken(lambda: self._append(frame, location, tag, mode))
+            written = _even_if_overtaken(lambda: self._append(frame, location, tag, mode))
+        if written is not None:
+            self._remember(of, written.version, written.rows)
+        return written
 
     def _append(self, frame: DataFrame, location: str, tag: CommitTag, mode: str) -> Written | None:
         from pyspark.sql import Observation
@@ -247,10 +257,14 @@ class SparkEngine:
         if version is None:
             return None
         affected, inserted, deleted = (int(rows[0][f"num_{kind}_rows"]) for kind in ("affected", "inserted", "deleted"))
+        self._remember(of, int(version), inserted - deleted)
+        return Written(int(version), affected, tag.facts)
+
+    def _remember(self, of: tuple[str, int] | None, version: int, more: int) -> None:
+        """How many rows a table has after a commit, where it is known how many it had before."""
         before = self._rows.get(of[0]) if of is not None else None
         if of is not None and before is not None and before[0] == of[1]:
-            self._rows[of[0]] = (int(version), before[1] + inserted - deleted)
-        return Written(int(version), affected, tag.facts)
+            self._rows[of[0]] = (version, before[1] + more)
 
     @property
     def _work(self) -> SparkSession:

@@ -1,16 +1,12 @@
 """Which strategy computes the change of a block: the one that the user wants, or the one that should take least time.
 
 ``OPTIONS (strategy = ...)`` is ``n-term`` (the default), ``tree``, ``recompute`` or ``auto``. For ``auto`` each is
-priced by its linear work [Lee01 §2.2] and by the statements that it takes:
-
-    seconds = a row's seconds · work + a statement's seconds · statements
-
-Recomputing is dearer by the row: it shuffles what the others send a few rows to, and goes through all that the join
-gives and not only through what changed, so its work counts ``SHUFFLED`` times and with the rows of the join.
+priced by its linear work [Lee01 §2.2] and by the statements that it takes, at rates that the lake's steps have taught
+(``headwater.propagate.rates``). Recomputing is dearer by the row: it shuffles what the others send a few rows to, and
+goes through all that the join gives and not only through what changed.
 
 The prediction is then multiplied by how far such predictions were off when the strategy was last used for this block,
-the geometric mean of its last few steps. So the constants below only have to be right to a factor, and each strategy
-learns its own.
+the geometric mean of its last few steps: what is particular to a block no rates can tell.
 """
 
 from __future__ import annotations
@@ -25,11 +21,9 @@ from headwater.algebra.product import products
 from headwater.errors import InvalidInput
 from headwater.propagate.delta_tree import changed_nodes
 from headwater.propagate.linear_work import Cardinalities, WorkBySet
+from headwater.propagate.rates import MEASURED, Load, Rates
 from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, estimated_work
 
-ROW_SECONDS = 5e-7  # of a row that a few broadcast ones go through, on two cores
-SHUFFLED = 2.5  # times as much for a row that is shuffled and joined with all others
-STATEMENT_SECONDS = 0.5
 REMEMBERED = 3  # steps of a strategy that correct its next prediction
 
 
@@ -55,33 +49,40 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An earlier step of a block: what was predicted for its strategy, before correction, and what it took."""
+    """An earlier step of a block: its strategy, what that was expected to go through, and what it took."""
 
     strategy: str
-    predicted: float
+    load: Load
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A strategy with its linear work, and seconds as predicted and as corrected by the past."""
+    """A strategy with its linear work and its load, and seconds as predicted and as corrected by the past."""
 
     strategy: Strategy
     work: float
+    load: Load
     predicted: float
     seconds: float
 
 
 def price(
-    plan: Plan, strategies: Sequence[Strategy], cardinalities: Cardinalities, past: Sequence[Past] = ()
+    plan: Plan,
+    strategies: Sequence[Strategy],
+    cardinalities: Cardinalities,
+    past: Sequence[Past] = (),
+    rates: Rates = MEASURED,
 ) -> tuple[Priced, ...]:
     """What each strategy is expected to take; ``past`` newest first."""
     found = []
     for strategy in strategies:
         work = estimated_work(plan, strategy, cardinalities)
-        rows = SHUFFLED * (work + _joined_rows(plan, cardinalities)) if isinstance(strategy, Recompute) else work
-        predicted = ROW_SECONDS * rows + STATEMENT_SECONDS * statements(plan, strategy, cardinalities)
-        found.append(Priced(strategy, work, predicted, predicted * _correction(str(strategy), past)))
+        count = statements(plan, strategy, cardinalities)
+        whole = isinstance(strategy, Recompute)
+        load = Load(0, work + _joined_rows(plan, cardinalities), count) if whole else Load(work, 0, count)
+        predicted = rates.seconds(load)
+        found.append(Priced(strategy, work, load, predicted, predicted * _correction(str(strategy), past, rates)))
     return tuple(found)
 
 
@@ -110,9 +111,10 @@ def _joined_rows(plan: Plan, cardinalities: Cardinalities) -> float:
     return total
 
 
-def _correction(strategy: str, past: Sequence[Past]) -> float:
-    off = [each.seconds / each.predicted for each in past if each.strategy == strategy and each.predicted > 0]
+def _correction(strategy: str, past: Sequence[Past], rates: Rates) -> float:
+    own = [(each.seconds, rates.seconds(each.load)) for each in past if each.strategy == strategy]
+    off = [seconds / predicted for seconds, predicted in own if predicted > 0][:REMEMBERED]
     if not off:
         return 1.0
-    mean = math.exp(sum(math.log(max(each, 1e-3)) for each in off[:REMEMBERED]) / len(off[:REMEMBERED]))
+    mean = math.exp(sum(math.log(max(each, 1e-3)) for each in off) / len(off))
     return min(20.0, max(0.05, mean))

@@ -25,6 +25,7 @@ from headwater.context import Context, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
 from headwater.engine.failures import is_driver_failure, table_failure
+from headwater.engine.files import bytes_added
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.choosing import Wanted
@@ -163,7 +164,8 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
     try:
         if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
             written = _append_change(context, view, definition, over, tag, blocks)
-            blocks.answered(written.rows if written else 0)
+            size = bytes_added(view.delta_location, written.version) if written else 0
+            blocks.answered(written.rows if written else 0, size)
         else:
             queries = integrity.cut(step_of(context, definition, step).queries)
             written = None

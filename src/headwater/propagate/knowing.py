@@ -101,13 +101,16 @@ class Integrity:
     pieces: list[str] = field(default_factory=list)  # into which changes were taken apart
 
     def cut(self, queries: Sequence[Query]) -> tuple[Query, ...]:
-        """The queries without those, and without the parts, that must be empty."""
-        left = tuple(queries)
-        if (log := self.log) is not None and self.known.foreign_keys:
-            left = tuple(kept for query in queries if (kept := cut(query, self.known, log)) is not None)
+        """The queries without those, and without the parts, that must be empty; counted."""
+        left = self.left_of(queries)
         self.queries += len(queries)
         self.left += len(left)
         return left
+
+    def left_of(self, queries: Sequence[Query]) -> tuple[Query, ...]:
+        if (log := self.log) is None or not self.known.foreign_keys:
+            return tuple(queries)
+        return tuple(kept for query in queries if (kept := cut(query, self.known, log)) is not None)
 
     def cut_staged(self, delta: StagedDelta) -> StagedDelta:
         left = delta

@@ -80,8 +80,9 @@ def staged_nodes(
     alone = [scan.table for scan in scans(definition.plan)]
     with ExitStack() as stack:
         stepping = Stepping(context, definition, moments, log, stack)
-        often = _read_often(definition, interval, log, stepping)
-        feeds = stepping.stage_feeds((table, interval) for table in often)
+        shared = stepping.shared_feeds(interval)
+        often = [(table, interval) for table in _read_often(definition, interval, log, stepping)]
+        feeds = {**shared, **stepping.stage_feeds(feed for feed in often if feed not in shared)}
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
             changes = [

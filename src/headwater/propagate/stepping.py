@@ -208,11 +208,33 @@ class Stepping:
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
         """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""
         texts = {
-            (table, interval): to_text(changes_of(table, interval, self._definition.used_columns(table), self._moments))
+            (table, interval): self._feed(table, interval, self._definition.used_columns(table))
             for table, interval in feeds
             if few(self._moments.known_rows(table, interval), self.sizes)
         }
         return {feed: rows.name for feed, rows in self.stage_leaves(texts).items()}
+
+    def shared_feeds(self, interval: Interval) -> Staged:
+        """Those that other views of the round read too."""
+        sharing = self._context.sharing
+        if sharing is None:
+            return {}
+        changed = [table for table in self._definition.tables if self._moments.has_changes(table, interval)]
+        small = [table for table in changed if few(self._moments.known_rows(table, interval), self.sizes)]
+
+        def stage(columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
+            texts = {table: self._feed(table, interval, names) for table, names in columns.items()}
+            found = sharing.stack.enter_context(self._context.engine.staging.leaf_changes(texts))
+            return {table: rows.name for table, rows in found.items()}
+
+        try:
+            return sharing.feeds_of(small, interval, stage)
+        except Exception as error:  # noqa: BLE001 (a column that another view reads may be gone)
+            self._context.progress(f"changes are not shared with other views: {error}")
+            return {}
+
+    def _feed(self, table: str, interval: Interval, columns: Sequence[str]) -> str:
+        return to_text(changes_of(table, interval, columns, self._moments))
 
     def next_name(self) -> str:
         self._steps += 1

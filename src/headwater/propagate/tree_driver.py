@@ -5,6 +5,8 @@ name and read by later ones as the change of a table; a stage without rows takes
 a stage are prepared like any others, so a stage that meets large tables is taken apart before each of them
 (``headwater.propagate.stepping``), and cut by what constraints tell (``headwater.propagate.knowing``).
 
+In a round, the change of a join that several views select from is computed once (``headwater.propagate.sharing``).
+
 A block without a join, and one of whose leaves nothing is known but that they changed, is computed by n terms. What was
 expected and what was found of every set of leaves is reported (``BlockReport``), recorded with the step, drawn by
 explain, and corrects the next estimates (``headwater.propagate.sizing``).
@@ -13,100 +15,63 @@ explain, and corrects the next estimates (``headwater.propagate.sizing``).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 
 from sqlglot import exp
 
 from headwater.algebra.apart import numbered_anew
 from headwater.algebra.plan import Attribute, Filter, Generate, Join, LeafId, Plan, Project, Scan, Union, scans
 from headwater.algebra.product import Product, ThroughUnion, products, unchanged
+from headwater.algebra.query import BaseDelta, CsnRule, Query
 from headwater.algebra.time import Interval
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
-from headwater.definition import Definition
-from headwater.propagate.choosing import Past, Wanted, cheapest, price
+from headwater.definition import CatalogMoments, Definition
+from headwater.engine.staging import StagedRows
+from headwater.propagate.block_report import BlockReport, lessons, past_reports, rates_of, ratios, rounded
+from headwater.propagate.choosing import Wanted, cheapest, price
 from headwater.propagate.completing import OwnRows
-from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of, n_term
+from headwater.propagate.cores import core_of
+from headwater.propagate.delta_tree import n_term
 from headwater.propagate.fate_driver import prepared_by_fates
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.knowing import Integrity
-from headwater.propagate.linear_work import Cardinalities
-from headwater.propagate.sizing import LeafFacts, Ratios, ratio, sizes_of
+from headwater.propagate.rates import MEASURED
+from headwater.propagate.sharing import KeptCore, Sharing
+from headwater.propagate.sizing import LeafFacts, sizes_of
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, change_over, find_tree
-from headwater.propagate.tree_json import tree_as_json
 from headwater.propagate.tree_stages import StagedDelta, without
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import Sources
 from headwater.sql.render import state_relation
 
-_REMEMBERED = 5  # steps whose figures are looked at
 OWN_ROWS = "own rows"  # the change of a block as told by the view itself
-
-
-@dataclass(slots=True)
-class BlockReport:
-    """The change of one block: which strategy, why, and for sets of leaves what was expected and found.
-
-    ``uncorrected`` is what would have been expected without what earlier steps found.
-    """
-
-    block: str
-    strategy: str
-    trees: tuple[DeltaTree, ...]
-    aliases: Mapping[LeafId, str]
-    changed: frozenset[LeafId]
-    seconds_expected: Mapping[str, float] = field(default_factory=dict)
-    seconds_uncorrected: Mapping[str, float] = field(default_factory=dict)
-    work: Mapping[str, float] = field(default_factory=dict)
-    search: tuple[str, ...] = ()
-    expected: dict[frozenset[LeafId], float] = field(default_factory=dict)
-    uncorrected: dict[frozenset[LeafId], float] = field(default_factory=dict)
-    found: dict[frozenset[LeafId], JsonObject] = field(default_factory=dict)
-    seconds: float | None = None
-
-    def as_json(self) -> JsonObject:
-        sets = sorted(self.expected.keys() | self.found.keys(), key=lambda each: (len(each), sorted(each)))
-        return {
-            "block": self.block,
-            "strategy": self.strategy,
-            "trees": [tree_as_json(tree) for tree in self.trees],
-            "aliases": {str(leaf): alias for leaf, alias in self.aliases.items()},
-            "changed": sorted(self.changed),
-            "seconds": _rounded(self.seconds),
-            "expected_seconds": {name: _rounded(value) for name, value in self.seconds_expected.items()},
-            "uncorrected_seconds": {name: _rounded(value) for name, value in self.seconds_uncorrected.items()},
-            "work": {name: round(value) for name, value in self.work.items()},
-            "search": list(self.search),
-            "nodes": [
-                {
-                    "leaves": sorted(leaves),
-                    "expected": _rounded(self.expected.get(leaves)),
-                    "uncorrected": _rounded(self.uncorrected.get(leaves)),
-                    **self.found.get(leaves, {}),
-                }
-                for leaves in sets
-            ],
-        }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+SHARED = "as computed for"  # the change of a block as another view of the round has it
 
 
 class Blocks:
-    """Prepares the blocks of one step, and reports on each."""
+    """Prepares the blocks of one step, and reports on each; ``is_view``: of a view, which has rows of its own."""
 
     def __init__(
-        self, context: Context, view: ViewRecord, definition: Definition, wanted: Wanted, integrity: Integrity
+        self,
+        context: Context,
+        view: ViewRecord,
+        definition: Definition,
+        wanted: Wanted,
+        integrity: Integrity,
+        *,
+        is_view: bool = True,
     ) -> None:
         self._context = context
         self._view = view
         self._definition = definition
         self._wanted = wanted
         self._integrity = integrity
+        self._is_view = is_view
         self._past = past_reports(context, view)
         self._started = 0.0
         self.reports: list[BlockReport] = []
@@ -123,6 +88,15 @@ class Blocks:
         changed = frozenset(scan.leaf for scan in found if log.has_changes(scan.table, interval))
         if not changed or len(found) < 2:
             return stepping.prepared(self._integrity.cut(block_queries(plan, interval, log)), sources)
+        shared = self._shared(name, plan, interval, log, sources, stepping)
+        return self._own(name, plan, interval, log, sources, stepping) if shared is None else shared
+
+    def _own(
+        self, name: str, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping
+    ) -> Prepared:
+        """By this block's strategy."""
+        found = list(scans(plan))
+        changed = frozenset(scan.leaf for scan in found if log.has_changes(scan.table, interval))
         searching = self._wanted in (Wanted.TREE, Wanted.AUTO)
         widened = self._through_union(plan, interval, sources) if searching else unchanged
         parts = products(plan, widened)
@@ -148,7 +122,7 @@ class Blocks:
             report = self.reports[-1]
             report.seconds = time.monotonic() - self._started
             whole = frozenset(report.aliases)
-            report.found[whole] = {"rows": rows, "seconds": _rounded(report.seconds), "bytes": size}
+            report.found[whole] = {"rows": rows, "seconds": rounded(report.seconds), "bytes": size}
 
     # ------------------------------------------------------------------ terms
 
@@ -156,19 +130,73 @@ class Blocks:
         """One term for each changed leaf, or for each piece of its change where that spares some; a single one from the
         view's own rows where these tell it."""
         left = self._integrity.cut(block_queries(plan, interval, log))
-        if not self._definition.nodes and len(left) == 1:
-            own = OwnRows(
-                self._context, self._view, self._definition, self._integrity.known, interval.start, stepping.stack
-            )
-            if own.is_worth(left[0]):
-                rest = own.answer(left[0], sources)
-                ready = Prepared((), sources, frozenset()) if rest is None else stepping.prepared(left, rest)
-                return replace(ready, answers=tuple(own.answers))
+        own = self._own_rows(left, interval, stepping)
+        if own is not None:
+            rest = own.answer(left[0], sources)
+            ready = Prepared((), sources, frozenset()) if rest is None else stepping.prepared(left, rest)
+            return replace(ready, answers=tuple(own.answers))
         if not self._integrity.splits(plan, interval, left):
             return stepping.prepared(left, sources)
         widened = self._through_union(plan, interval, sources)
         delta = change_by_fates(plan, interval, log, self._integrity.known, widened)
         return prepared_by_fates(delta, self._definition, sources, stepping)
+
+    def _own_rows(self, left: Sequence[Query], interval: Interval, stepping: Stepping) -> OwnRows | None:
+        """The view's own rows, if they tell what is left to compute."""
+        if self._definition.nodes or len(left) != 1 or not self._is_view:
+            return None
+        known = self._integrity.known
+        own = OwnRows(self._context, self._view, self._definition, known, interval.start, stepping.stack)
+        return own if own.is_worth(left[0]) else None
+
+    # ------------------------------------------------------------------ what other views need too
+
+    def _shared(
+        self, name: str, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping
+    ) -> Prepared | None:
+        """The block over the change of its core, where other views of the round have the same one."""
+        sharing = self._context.sharing
+        use = core_of(plan) if sharing is not None and self._is_view else None
+        if sharing is None or use is None:
+            return None
+        kept = sharing.kept(use, self._definition, interval)
+        if kept is None:
+            wanted = sharing.wanted(use, self._definition, interval)
+            left = self._integrity.left_of(block_queries(plan, interval, log))
+            if wanted is None or (self._wanted is Wanted.N_TERM and self._own_rows(left, interval, stepping)):
+                return None
+            try:
+                kept = self._compute(name, wanted.definition(self._definition, use), interval, sharing)
+            except Exception as error:  # noqa: BLE001 (a column that another view reads may be gone)
+                self._context.progress(f"{self._view.name}: nothing is shared with other views: {error}")
+                sharing.give_up(use, self._definition, interval)
+                return None
+            sharing.keep(use, self._definition, interval, kept)
+        else:
+            aliases = {scan.leaf: scan.alias for scan in scans(plan)}
+            changed = frozenset(scan.leaf for scan in scans(plan) if log.has_changes(scan.table, interval))
+            self.reports.append(BlockReport(name, f"{SHARED} {kept.view}", (), aliases, changed))
+        if not kept.rows.rows:
+            return Prepared((), sources, frozenset())
+        stepping.stages[kept.rows.name] = kept.rows
+        over = {**sources.changed, (kept.rows.name, interval): kept.rows.name}
+        query = Query(use.over(kept.rows.name), (BaseDelta(interval),), CsnRule.LATEST)
+        return stepping.prepared([query], replace(sources, changed=over))
+
+    def _compute(self, name: str, core: Definition, interval: Interval, sharing: Sharing) -> KeptCore:
+        """The change of a core by this block's strategy, kept for the round."""
+        moments = CatalogMoments(self._context.catalog, core)
+        with ExitStack() as stack:
+            stepping = Stepping(self._context, core, moments, moments, stack)
+            sources = replace(moments.sources(interval.start), staged=stepping.shared_feeds(interval))
+            blocks = Blocks(self._context, self._view, core, self._wanted, self._integrity, is_view=False)
+            ready = blocks._own(name, core.plan, interval, moments, sources, stepping)
+            kept = StagedRows("", 0, retracts=False)
+            if not ready.is_empty:
+                text = ready.text(core.plan.attributes)
+                kept = sharing.stack.enter_context(self._context.engine.staging.changes(text))
+        self.reports += blocks.reports
+        return KeptCore(kept, frozenset(core.plan.attributes), self._view.name)
 
     # ------------------------------------------------------------------ stages
 
@@ -180,7 +208,7 @@ class Blocks:
             sources = ready.sources
             found = stepping.stage(ready.text(stage.attributes)) if ready.queries else None
             rows = found.rows if found is not None else 0
-            seconds = _rounded(time.monotonic() - started)
+            seconds = rounded(time.monotonic() - started)
             size = found.bytes() if found is not None else None
             report.found[stage.leaves] = {"rows": rows, "seconds": seconds, "bytes": size}
             if found is None or not rows:
@@ -223,27 +251,28 @@ class Blocks:
         past = [report for report in self._past if report["block"] == name]
         plain = sizes_of(parts, facts, changed)
         sizes = sizes_of(parts, facts, changed, ratios(past))
-        if self._wanted in (Wanted.N_TERM, Wanted.RECOMPUTE):
-            report = BlockReport(name, self._wanted.value, flat, aliases, changed)
-            _expect(report, plain, sizes)
-            return report
-        searched = [find_tree(product, sizes) for product in parts]
-        tree = ByTree(tuple(each.tree for each in searched))
-        priced = price(plan, (NTerm(), tree, Recompute()), sizes, _lessons(past))
-        chosen: Strategy = tree if self._wanted is Wanted.TREE else cheapest(priced).strategy
-        trees = tree.trees if chosen is tree else flat
+        strategies: tuple[Strategy, ...] = (NTerm(), Recompute())
+        searched = []
+        tree = None
+        if self._wanted in (Wanted.TREE, Wanted.AUTO):
+            searched = [find_tree(product, sizes) for product in parts]
+            tree = ByTree(tuple(each.tree for each in searched))
+            strategies = (NTerm(), tree, Recompute())
+        rates = rates_of(self._context) if self._wanted is Wanted.AUTO else MEASURED
+        priced = price(plan, strategies, sizes, lessons(past), rates)
+        chosen = str(cheapest(priced).strategy) if self._wanted is Wanted.AUTO else self._wanted.value
         report = BlockReport(
             name,
-            str(chosen),
-            trees,
+            chosen,
+            tree.trees if tree is not None and chosen == str(tree) else flat,
             aliases,
             changed,
             {str(each.strategy): each.seconds for each in priced},
-            {str(each.strategy): each.predicted for each in priced},
             {str(each.strategy): each.work for each in priced},
+            {str(each.strategy): each.load for each in priced},
             tuple(str(each.extent) for each in searched),
         )
-        _expect(report, plain, sizes)
+        report.expect(plain, sizes)
         return report
 
     def _through_union(self, plan: Plan, interval: Interval, sources: Sources) -> ThroughUnion:
@@ -271,46 +300,3 @@ def _unions(plan: Plan) -> Iterator[Union]:
             yield from _unions(child)
         case Scan():
             pass
-
-
-def _expect(report: BlockReport, plain: Cardinalities, sizes: Cardinalities) -> None:
-    for leaves in {leaves for tree in report.trees for leaves in _sets(tree)}:
-        if leaves & report.changed:
-            report.expected[leaves] = sizes.change_rows(leaves)
-            report.uncorrected[leaves] = plain.change_rows(leaves)
-
-
-def _sets(tree: DeltaTree) -> Iterator[frozenset[LeafId]]:
-    yield leaves_of(tree)
-    if isinstance(tree, NodeDelta):
-        for part in tree.parts:
-            yield from _sets(part)
-
-
-# ---------------------------------------------------------------------- the past
-
-
-def past_reports(context: Context, view: ViewRecord) -> list[JsonObject]:
-    """The reports of a view's last steps, newest first."""
-    steps = context.catalog.done_steps(view.view_id, "propagate", limit=_REMEMBERED)
-    return [report for step in steps for report in (step.outcome or {}).get("blocks", ())]
-
-
-def ratios(past: Sequence[JsonObject]) -> Ratios:
-    """Of each set of leaves, what the newest step that computed its change found."""
-    found: dict[frozenset[LeafId], float] = {}
-    for report in past:
-        for node in report["nodes"]:
-            leaves = frozenset(LeafId(leaf) for leaf in node["leaves"])
-            tells = node.get("rows") is not None and node.get("uncorrected") is not None
-            if leaves not in found and tells and not node.get("unfiltered"):
-                found[leaves] = ratio(float(node["uncorrected"]), int(node["rows"]))
-    return found
-
-
-def _lessons(past: Sequence[JsonObject]) -> list[Past]:
-    return [
-        Past(report["strategy"], float(report["uncorrected_seconds"][report["strategy"]]), float(report["seconds"]))
-        for report in past
-        if report.get("seconds") is not None and report["uncorrected_seconds"].get(report["strategy"]) is not None
-    ]

@@ -188,6 +188,27 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLeast:
+    """Another function, but of any batch at least something: of sums of such, the larger side stays the larger."""
+
+    function: CostFunction
+    least: float
+
+    def __post_init__(self) -> None:
+        _refuse_negative(least=self.least)
+
+    def __call__(self, rows: int) -> float:
+        return max(self.function(rows), self.least) if rows else 0.0
+
+    @property
+    def is_concave(self) -> bool:
+        return self.function.is_concave and self.function(1) >= self.least
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"form": "at least", "least": self.least, "function": self.function.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Several functions of one batch added up."""
 
@@ -217,12 +238,14 @@ def cost_from_dict(value: Mapping[str, Any]) -> CostFunction:
             return Scaled(cost_from_dict(function), float(factor))
         case {"form": "lowered", "by": by, "function": function}:
             return Lowered(cost_from_dict(function), float(by))
+        case {"form": "at least", "least": least, "function": function}:
+            return AtLeast(cost_from_dict(function), float(least))
         case {"form": "sum", "parts": [*parts]}:
             return Sum(tuple(cost_from_dict(part) for part in parts))
         case _:
             raise InvalidInput(
                 f"{dict(value)} is not a cost function.",
-                remedy="Its form is one of linear, piecewise_linear, blocks, scaled, lowered, sum.",
+                remedy="Its form is one of linear, piecewise_linear, blocks, scaled, lowered, at least, sum.",
             )
 
 

@@ -45,6 +45,6 @@ class Online:
         return (situation.spent + cost) / (situation.time + steps)
 
     def _weigh(self, action: Action, rates: Rates, situation: Situation) -> Alternative:
-        cost = situation.promise.cost(action.counts)
+        cost = situation.promise.expected_cost(action.counts)
         steps = time_to_full(subtract(situation.backlog, action.counts), rates, situation.promise)
         return Alternative(action, cost, self.score(cost, steps, situation))

@@ -33,6 +33,7 @@ class Promise:
     costs: tuple[CostFunction, ...]  # f_i
     cost_limit: float  # C
     shared: float = 0.0  # what each table saves that is processed together with another; at most the least f_i(1)
+    expected: Promise | None = None  # what actions will probably cost, where ``costs`` are bounds
 
     def __post_init__(self) -> None:
         if not self.costs:
@@ -53,6 +54,10 @@ class Promise:
         """f(v) = Σ f_i(v[i]), less what is shared: of a refresh from this backlog, or of an action on these counts."""
         apart = sum(cost(count) for cost, count in zip(self.costs, counts, strict=True))
         return apart - self.shared * max(0, sum(count > 0 for count in counts) - 1) if self.shared else apart
+
+    def expected_cost(self, counts: Counts) -> float:
+        """What to choose by: the limit must hold surely, but what is spent is spent on average."""
+        return self.cost(counts) if self.expected is None else self.expected.cost(counts)
 
     def is_full(self, backlog: Counts) -> bool:
         return self.cost(backlog) > self.cost_limit

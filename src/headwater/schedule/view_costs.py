@@ -19,19 +19,19 @@ against C here. What is left for the backlog is the cost limit of ``Promise``.
 A part without samples is taken for as dear as the dearest measured thing it may be: steps of several parts together
 cost at least what each would. A view of which nothing is known has no f; then nothing is promised.
 
-*Bounds and expectations.* Policies decide by ``upper``, f times a factor under which steps stay with the given
-confidence; predictions that are told to people are f itself.
+*Bounds and expectations.* Whether a backlog is full is decided by ``upper``, f times a factor under which steps stay
+with the given confidence; what to do then by what it is expected to cost, f itself, and so is what people are told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from statistics import median
 from typing import Any
 
-from headwater.schedule.cost import CostFunction, Scaled
+from headwater.schedule.cost import AtLeast, CostFunction, Scaled
 from headwater.schedule.fit import FittedCost, Sample, fit
 from headwater.schedule.problem import Counts, Promise
 
@@ -85,6 +85,11 @@ class ViewCosts:
     def is_known(self) -> bool:
         return all(self.part(number) is not None for number in range(len(self.parts)))
 
+    def are_measured(self, backlog: Counts) -> bool:
+        """Whether several parts are pending, each of which was measured alone."""
+        pending = [own for own, rows in zip(self.parts, backlog, strict=True) if rows]
+        return len(pending) > 1 and all(own is not None for own in pending)
+
     def upper(self, confidence: float = CONFIDENCE) -> tuple[CostFunction, ...] | None:
         """The bounds by which a policy decides; None while nothing is known."""
         promise = self.promise(0.0, confidence)
@@ -100,8 +105,15 @@ class ViewCosts:
         if known is None:
             return None
         several = self.joint.factor(confidence)
-        functions = tuple(Scaled(each, max(each.upper(confidence).factor, several)) for each in known)
-        return Promise(functions, cost_limit, min(several * self.joint.shared, *(f(1) for f in functions)))
+        bounds = [Scaled(each, max(each.upper(confidence).factor, several)) for each in known]
+        expected = self._promise(known, cost_limit, self.joint.shared)
+        return replace(self._promise(bounds, cost_limit, several * self.joint.shared), expected=expected)
+
+    def _promise(self, functions: Sequence[CostFunction], cost_limit: float, shared: float) -> Promise:
+        """A part that was never measured alone does not keep the others from sharing."""
+        least = min([shared, *(f(1) for f, own in zip(functions, self.parts, strict=True) if own is not None)])
+        costs = [f if own is not None else AtLeast(f, least) for f, own in zip(functions, self.parts, strict=True)]
+        return Promise(tuple(costs), cost_limit, least)
 
     def _known(self) -> tuple[FittedCost, ...] | None:
         found = [self.part(number) for number in range(len(self.parts))]
@@ -195,6 +207,11 @@ class JointCosts:
         shared = min(max(0.0, median(saved)), *(f(1) for f in known.values())) if len(saved) >= _ENOUGH else 0.0
         ratios = [seconds / max(apart - others * shared, 1e-9) for apart, others, seconds in found]
         return cls(shared, tuple(sorted(ratios)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough steps of several parts were seen that are not too old."""
+        return len(self.ratios) >= _ENOUGH
 
     def expected(self, apart: float, parts: int) -> float:
         """What parts take together that take ``apart`` one by one."""

@@ -10,7 +10,8 @@ A crash anywhere before the one catalog transaction publishes nothing; the views
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,11 +20,9 @@ from headwater.catalog.records import ReleasedView, ReleaseRecord
 from headwater.catalog.store import Catalog
 from headwater.context import PUBLISH
 from headwater.durable import DurablePoint, Listener, nobody
-from headwater.errors import CatalogProblem, EngineUnavailable, HeadwaterError, InternalError, LeaseLost, StorageFull
+from headwater.errors import OF_THE_LAKE, HeadwaterError, InternalError
 
 _ROUNDS = 3
-_OF_THE_LAKE = (CatalogProblem, EngineUnavailable, InternalError, LeaseLost, StorageFull)
-"""What is wrong with more than the one view that met it first."""
 
 
 class Drivers(Protocol):
@@ -31,6 +30,10 @@ class Drivers(Protocol):
 
     def capture(self) -> Csn:
         """Number the commits made so far; the newest csn."""
+        ...
+
+    def round(self, views: Sequence[str], to: Csn) -> AbstractContextManager[None]:
+        """Until it ends, these views are refreshed to one csn, and may share what they need for it."""
         ...
 
     def refresh(self, view: str, to: Csn) -> None: ...
@@ -54,7 +57,8 @@ def release(
     with catalog.lease(PUBLISH, ttl=ttl, wait=wait) as lease:
         for remaining in reversed(range(_ROUNDS)):
             csn = drivers.capture()
-            standing, left_out, overtaken = _bring_together(catalog, drivers, csn, reached)
+            with drivers.round([view.name for view in catalog.views()], csn):
+                standing, left_out, overtaken = _bring_together(catalog, drivers, csn, reached)
             if not overtaken or not remaining:
                 published = catalog.publish_release(lease, csn, standing)
                 reached(DurablePoint.RELEASE_PUBLISHED)
@@ -74,7 +78,7 @@ def _bring_together(
                 drivers.refresh(view.name, csn)
                 reached(DurablePoint.RELEASE_REFRESHED)
             now = catalog.view(view.name)
-        except _OF_THE_LAKE:
+        except OF_THE_LAKE:
             raise
         except HeadwaterError as error:
             left_out[view.name] = error
