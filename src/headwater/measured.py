@@ -138,8 +138,8 @@ def gather(catalog: Catalog, view: ViewRecord) -> int:
 
 def _sample(catalog: Catalog, view: ViewRecord, step: StepRecord) -> CostRecord | None:
     outcome, at = step.outcome or {}, step.finished_at
-    if "seconds" not in outcome or at is None:
-        return None
+    if "seconds" not in outcome or at is None or outcome.get("shared"):
+        return None  # one that shared what it needed with other views says little of a step of this one alone
     seconds, cold = float(outcome["seconds"]), bool(outcome.get("cold"))
     definition = Definition.load(view)
     tables = base_tables_of(catalog, definition)

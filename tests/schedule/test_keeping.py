@@ -34,19 +34,22 @@ def look(seen: Seen, **options: Any) -> Any:
 def test_the_cost_limit_is_what_capture_and_apply_leave_of_the_response_time() -> None:
     verdict = look(SEEN)
     assert verdict.deed == "wait"
-    # A row of part a takes two seconds: what is committed while a step is running costs as much at least.
-    assert verdict.limit == pytest.approx(10 - 2.0 - 0.5 - 1.06, abs=0.01)
-    cheap = replace(COSTS, parts=(line(0.2, 0.001), line(0.1, 0.05)))
-    assert look(replace(SEEN, costs=cheap)).limit == pytest.approx(10 * (1 - HEADROOM) - 0.5 - 1.06, abs=0.01)
+    # A row of part a takes two seconds: what is committed while a refresh is running costs one more, of that at least.
+    again = 2.0 + 0.5 + 1.0
+    assert verdict.limit == pytest.approx(10 - again - 0.5 - 1.06, abs=0.01)
+    cheap = replace(COSTS, parts=(line(0.02, 0.001), line(0.01, 0.05)), apply=line(0.1, 0), capture=line(0.1, 0))
+    assert look(replace(SEEN, costs=cheap)).limit == pytest.approx(10 * (1 - HEADROOM) - 0.2, abs=0.01)
     assert look(replace(SEEN, below=2.0)).limit == pytest.approx(verdict.limit - 2.0)
     assert look(SEEN, interference=1.5).limit == pytest.approx(verdict.limit - 1.5)
     assert look(SEEN, interference=100).limit == pytest.approx(max(0.0, verdict.limit - MOST_INTERFERENCE * 10))
 
 
 def test_a_full_backlog_is_processed_in_part() -> None:
-    full = replace(SEEN, backlog=(100, 100), unapplied=200)
+    full = replace(SEEN, backlog=(100, 100), unapplied=200, level=ServiceLevel(response_time=12))
     learning = look(full)
     assert (learning.reason, learning.counts) == ("what parts share is not measured yet", (100, 100))
+    # Not where others can't wait for so long.
+    assert look(full, longest=3.0).reason.startswith("the backlog is full")
     verdict = look(replace(full, costs=replace(full.costs, joint=JointCosts(0.0, (1.0, 1.0, 1.0)))))
     assert (verdict.deed, verdict.reason) == ("process", "the backlog is full")
     assert verdict.counts in ((100, 0), (0, 100))

@@ -51,8 +51,9 @@ def test_what_was_never_measured_is_taken_for_as_dear_as_it_may_be() -> None:
     assert nothing.as_dict(("a", "b"))["parts"] == {"a": None, "b": None}
 
 
-def test_one_more_step_is_of_a_part_that_has_come_up() -> None:
-    assert costs(line(1, 0.1), line(3, 0.01), [], together=line(9, 0)).again(0.5) == pytest.approx(3.01)
+def test_one_more_refresh_is_of_a_part_that_has_come_up() -> None:
+    found = costs(line(1, 0.1), line(3, 0.01), [], together=line(9, 0))
+    assert found.again(0.5) == pytest.approx(3.01 + found.overhead(1, 0.5))
     assert costs([], []).again() == 0
 
 

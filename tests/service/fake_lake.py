@@ -67,6 +67,7 @@ class FakeLake:
         self.deeds: list[tuple[float, str, str, tuple[int, ...]]] = []
         self.captures = 0
         self.releases = 0
+        self.collections = 0
         self.breaks: HeadwaterError | None = None
         self._random = Random(seed)
         self.after_deed: Callable[[], None] = lambda: None
@@ -112,6 +113,10 @@ class FakeLake:
         self.deeds.append((self.clock.time, view, "refresh", pending))
         self.after_deed()
         return Refreshed(sum(target), "incremental", "CHANGES_APPLIED", rows)
+
+    def collect(self) -> None:
+        self.collections += 1
+        self.clock.time += 3.0
 
     def release(self) -> int:
         self.releases += 1

@@ -214,9 +214,9 @@ def test_a_recomputed_view_is_refreshed_as_a_whole() -> None:
 def test_pressure_is_told_and_degrades_by_priority() -> None:
     dear = (Linear(0.4, 1.0),)
     views = {
-        "low": FakeView(ServiceLevel(response_time=10, priority=-1), dear, (1.2,)),
-        "high": FakeView(ServiceLevel(response_time=10, priority=5), dear, (1.2,)),
-        "middle": FakeView(ServiceLevel(response_time=10), dear, (1.2,)),
+        "low": FakeView(ServiceLevel(response_time=12, priority=-1), dear, (1.2,)),
+        "high": FakeView(ServiceLevel(response_time=12, priority=5), dear, (1.2,)),
+        "middle": FakeView(ServiceLevel(response_time=12), dear, (1.2,)),
     }
     world = World(views)
     world.run(900)
@@ -300,6 +300,14 @@ def test_capture_takes_a_small_part_of_the_time() -> None:
     world = World({"v": kept("online")})
     world.run(500)
     assert 100 <= world.lake.captures <= 500
+
+
+def test_garbage_is_collected_as_often_as_asked_when_nothing_is_more_urgent() -> None:
+    world = World({"v": kept("online")}, release_every=60.0, collect_every=40.0)
+    world.run(300)
+    assert 5 <= world.lake.collections <= 7
+    assert len(world.of("collected")) == world.lake.collections
+    assert world.lake.releases >= 3
 
 
 def test_releases_are_published_as_often_as_asked() -> None:

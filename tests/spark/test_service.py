@@ -68,7 +68,7 @@ def test_only_the_chosen_leaf_is_propagated(world: World) -> None:
     view = context.catalog.view("pairs")
     before = backlog_of(context.catalog, view)
     assert before.pending == (4, 2)
-    driver = SparkLake(context, lambda: 0)
+    driver = SparkLake(context, lambda: 0, lambda: None)
     driver.process("pairs", (4, 0), before.csn)
     after = backlog_of(context.catalog, context.catalog.view("pairs"))
     assert after.pending == (0, 2)

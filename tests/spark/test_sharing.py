@@ -10,7 +10,7 @@ import pytest
 
 from headwater.context import Sizes
 from tests.spark.histories import COLUMNS, commit, rows
-from tests.spark.oracle import WAYS, World
+from tests.spark.oracle import WAYS, World, assert_rows_equal
 
 JOIN = "r x JOIN s y ON x.k = y.k"
 VIEWS = {
@@ -115,6 +115,36 @@ def test_a_column_that_one_view_lost_does_not_stop_the_others(make_world: Callab
     assert set(done.failed) == {"loses"}
     assert done.as_dict()["failed"]["loses"]["code"]
     world.check("keeps")
+
+
+def test_a_view_that_does_not_start_with_the_others_reads_columns_of_its_own(make_world: Callable[..., World]) -> None:
+    """It had been given changes without its columns: those that other views share."""
+    world = make(make_world, "apart", random.Random(6), {})
+    world.create("a", "SELECT k FROM r")
+    world.create("b", "SELECT k, count(*) AS n FROM r GROUP BY k")
+    world.create("narrow", "SELECT v FROM r")
+    world.create("mid", "SELECT s, count(*) AS n FROM r GROUP BY s")
+    world.create("top", "SELECT m.s, r.k FROM mid m JOIN r ON r.s = m.s")
+    world.lake.set_width("narrow", "r", csns=1)
+    for number in range(3):
+        world.run(f"INSERT INTO {{r}} VALUES ({number}, {number}, 'new')")
+    assert not world.lake.refresh_all(["a", "b", "narrow", "top"]).failed
+    for view in ("a", "b", "narrow"):
+        world.check(view)
+    inlined = "SELECT m.s, r.k FROM (SELECT s, count(*) AS n FROM r GROUP BY s) m JOIN r ON r.s = m.s"
+    assert_rows_equal(world.lake.read("top"), world.expected(inlined, world.view_csn("top")))
+    world.lake.refresh_all()
+    world.check("mid")
+
+
+def test_what_a_step_of_a_round_took_says_nothing_of_a_view_alone(make_world: Callable[..., World]) -> None:
+    world = make(make_world, "samples", random.Random(7), {name: VIEWS[name] for name in ("plain", "turned")})
+    world.run("INSERT INTO {r} VALUES (1, 1, 'new')")
+    world.lake.refresh_all()
+    assert not world.lake.costs("turned").costs.is_known
+    world.run("INSERT INTO {r} VALUES (1, 1, 'newer')")
+    world.lake.refresh("turned")
+    assert world.lake.costs("turned").costs.is_known
 
 
 def test_views_are_named_or_all_are_meant(make_world: Callable[..., World]) -> None:

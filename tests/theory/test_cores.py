@@ -61,6 +61,12 @@ def test_another_join_is_another_core(text: str) -> None:
     assert use(text).core != use("SELECT o.day FROM orders o JOIN lines l ON o.ok = l.ok WHERE o.total > 5").core
 
 
+def test_an_equality_of_an_equality_is_another_one_than_its_turn() -> None:
+    one = use("SELECT o.day FROM orders o JOIN lines l ON (o.ok = l.ok) = o.day")
+    other = use("SELECT o.day FROM orders o JOIN lines l ON (l.ok = o.day) = o.ok")
+    assert one.core != other.core
+
+
 def test_leaves_of_one_table_are_told_apart() -> None:
     one = use("SELECT a.day, b.total FROM orders a JOIN orders b ON a.ck = b.ok")
     turned = use("SELECT a.day, b.total FROM orders a JOIN orders b ON a.ok = b.ck")

@@ -192,7 +192,7 @@ def _replayed(lake: Lake, view: str, policy: str, response_time: float, live: _L
     """
     context = lake._context  # noqa: SLF001 (the drivers one by one)
     costs, level = lake.costs("kept").costs, ServiceLevel(response_time=response_time, policy=policy)
-    acting = SparkLake(context, lambda: 0)
+    acting = SparkLake(context, lambda: 0, lambda: None)
     if policy == "naive":
         costs = replace(costs, joint=JointCosts())
     refreshed = {asked.refreshed.csn for asked in live.answered if asked.refreshed is not None}

@@ -139,6 +139,10 @@ def run(
     release_every: Annotated[
         str | None, typer.Option(metavar="TIME", help="Also publish a release of all views, so often.")
     ] = None,
+    collect_every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Also remove what retention does not keep, and join small files, so often."),
+    ] = None,
     stop_after: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="Stop after so long; without it, at SIGTERM.")
     ] = None,
@@ -160,7 +164,9 @@ def run(
     settings = RunSettings(
         views=views or None,
         loop=LoopSettings(
-            tick=seconds_of(tick), release_every=None if release_every is None else seconds_of(release_every)
+            tick=seconds_of(tick),
+            release_every=None if release_every is None else seconds_of(release_every),
+            collect_every=None if collect_every is None else seconds_of(collect_every),
         ),
         port=port if serve else None,
         seconds=None if stop_after is None else seconds_of(stop_after),

@@ -19,6 +19,8 @@ from headwater.sql.dialect import to_text
 from headwater.sql.ordering import any_row_sql, touched_keys_sql
 from headwater.sql.storage import merge_sql, net_delta, rewritten_sql
 
+_NO_TEXT = "\ufffd"  # stands for bytes that are no UTF-8: what it was can't be said in a statement
+_LITERALS = {"spark.sql.parser.escapedStringLiterals": "false"}  # as our statements are written
 MOST_KEYS = 10_000  # brought to the driver; a change of more is all over the table, or nearly
 _KEYS = WHOLE_NUMBERS | {"date", "timestamp_ntz", "string"}  # a timestamp comes back in the session's zone
 
@@ -42,18 +44,25 @@ def add_net_change(
     A table of up to ``small`` rows is written anew.
     """
     if engine.rows_in(table.location, table.version) > small:
-        touched = _touched(engine, table, interval)
-        if touched is not None and touched.ranges.is_empty:
-            return Written(table.version, 0, tag.facts)
-        before = (table.location, table.version)
-        if touched is not None and sign > 0 and touched.adds and not _meets(engine, table, touched):
-            net = to_text(net_delta(table.log, interval, table.names, sign=sign))
-            return engine.append(engine.compute(net), table.location, tag, doing, of=before)
-        key = None if touched is None else (touched.key, touched.ranges)
-        text = merge_sql(table.location, table.log, interval, table.names, sign=sign, touched=key)
-        return engine.merge(text, tag, doing, of=before)
+        with engine.under(_LITERALS):
+            return _add_where_it_lies(engine, table, interval, sign, tag, doing)
     text = rewritten_sql(table.location, table.version, table.log, interval, table.names, sign=sign)
     return engine.rewrite(text, table.location, tag, doing)
+
+
+def _add_where_it_lies(
+    engine: SparkEngine, table: CountedTable, interval: Interval, sign: int, tag: CommitTag, doing: str
+) -> Written | None:
+    touched = _touched(engine, table, interval)
+    if touched is not None and touched.ranges.is_empty:
+        return Written(table.version, 0, tag.facts)
+    before = (table.location, table.version)
+    if touched is not None and sign > 0 and touched.adds and not _meets(engine, table, touched):
+        net = to_text(net_delta(table.log, interval, table.names, sign=sign))
+        return engine.append(engine.compute(net), table.location, tag, doing, of=before)
+    key = None if touched is None else (touched.key, touched.ranges)
+    text = merge_sql(table.location, table.log, interval, table.names, sign=sign, touched=key)
+    return engine.merge(text, tag, doing, of=before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ def _touched(engine: SparkEngine, table: CountedTable, interval: Interval) -> _T
         found = [(row[0], row[1], row[2]) for row in engine.compute(text).collect()]  # bounded by the limit
     except (ValueError, OverflowError):  # a date that Python has no value for
         return None
-    if len(found) > MOST_KEYS:
+    if len(found) > MOST_KEYS or any(isinstance(low, str) and _NO_TEXT in low for low, _, _ in found):
         return None
     ends = {low: high for low, high, _ in found}
     # The ends of a range are smallest keys of their groups: the last group goes on to its largest.

@@ -121,5 +121,5 @@ def _text(condition: exp.Expr, names: Mapping[Attribute, Attribute]) -> str:
 
     renamed = condition.copy().transform(rename)
     if isinstance(renamed, exp.EQ):
-        return " = ".join(sorted([to_text(renamed.this), to_text(renamed.expression)]))
+        return " = ".join(sorted([f"({to_text(renamed.this)})", f"({to_text(renamed.expression)})"]))
     return to_text(renamed)

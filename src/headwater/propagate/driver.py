@@ -20,11 +20,11 @@ from headwater.algebra.query import BaseDelta, Patched, Query
 from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.capture.driver import problem_of
 from headwater.catalog.fencing import Lease
-from headwater.catalog.records import LeafTime, StepRecord, ViewRecord
+from headwater.catalog.records import JsonObject, LeafTime, StepRecord, ViewRecord
 from headwater.context import Context, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
-from headwater.engine.failures import is_driver_failure, table_failure
+from headwater.engine.failures import is_driver_failure, table_failure, translated
 from headwater.engine.files import bytes_added
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
@@ -150,7 +150,7 @@ def step_of(context: Context, definition: Definition, step: StepRecord) -> Propa
 
 
 def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definition, step: StepRecord) -> None:
-    began = time.monotonic()
+    began, uses = time.monotonic(), context.sharing.uses if context.sharing is not None else 0
     before = Frontier(tuple(Csn(reached) for reached in step.intent["before"]))
     after = Frontier(tuple(Csn(reached) for reached in step.intent["after"]))
     stands = frontier_of(context.catalog.leaves(view.view_id))
@@ -181,7 +181,9 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         raise
     context.reached(DurablePoint.PROPAGATE_APPENDED)
     times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
-    told = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
+    told: JsonObject = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
+    if context.sharing is not None and context.sharing.uses > uses:
+        told["shared"] = True  # it says little of what a step of this view alone takes
     outcome = {"rows": written.rows if written else 0, **told, **context.timed("propagate", began)}
     context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
     context.reached(DurablePoint.PROPAGATE_ADVANCED)
@@ -228,8 +230,9 @@ def _append_change(
 def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
     if answer.is_empty:
         return None
-    frame = context.engine.compute(answer.text(_names(view)))
-    answered = context.engine.columns(frame)[: len(view.stored)]
+    with translated(f"propagating {view.name}"):
+        frame = context.engine.compute(answer.text(_names(view)))
+        answered = context.engine.columns(frame)[: len(view.stored)]
     if answered != view.stored:
         raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")
     return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")

@@ -8,7 +8,6 @@ above like the change of a table; a node that is all that the view's own block r
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from headwater.catalog.records import ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, carried_totals
 from headwater.engine.staging import StagedRows
-from headwater.propagate.frontier import block_queries
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.tree_driver import Blocks
 from headwater.sql.dialect import to_text
@@ -81,7 +79,8 @@ def staged_nodes(
     with ExitStack() as stack:
         stepping = Stepping(context, definition, moments, log, stack)
         shared = stepping.shared_feeds(interval)
-        often = [(table, interval) for table in _read_often(definition, interval, log, stepping)]
+        whole = blocks_of(definition.plan, definition.nodes)
+        often = stepping.read_often([plan for plan in whole if not blocks.is_shared(plan, interval)], interval)
         feeds = {**shared, **stepping.stage_feeds(feed for feed in often if feed not in shared)}
         for name, node in definition.nodes.items():
             sources = replace(relations.sources, staged={**feeds, **log.names(interval)})
@@ -143,15 +142,3 @@ def _input_change(
     found = stepping.stage(ready.text(plan.attributes))
     blocks.answered(found.rows, found.bytes())
     return InputChange(found.name, found.retracts) if found.rows else None
-
-
-def _read_often(definition: Definition, interval: Interval, log: NodeLog, stepping: Stepping) -> list[str]:
-    """Base tables whose changes are read in several places."""
-    uses: Counter[str] = Counter()
-    for plan in blocks_of(definition.plan, definition.nodes):
-        changed = [scan.table for scan in scans(plan) if scan.table in definition.tables]
-        changed = [table for table in changed if log.has_changes(table, interval)]
-        kept = stepping.steps(block_queries(plan, interval, log))
-        for table in changed:
-            uses[table] += 1 if kept else len(changed)
-    return [table for table, count in uses.items() if count > 1]

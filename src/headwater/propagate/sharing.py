@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -23,6 +23,7 @@ from headwater.algebra.time import Csn, Interval
 from headwater.context import Context
 from headwater.definition import Definition, TableUse
 from headwater.engine.staging import StagedRows
+from headwater.errors import InternalError, NameProblem
 from headwater.propagate.cores import Core, CoreUse, core_of
 from headwater.propagate.targets import frontier_of
 
@@ -60,12 +61,16 @@ class Sharing:
     cores: dict[tuple[Core, Settings, Csn], SharedCore]
     feeds: dict[tuple[str, Csn], tuple[str, ...]]
     stack: ExitStack
+    uses: int = 0  # how often something was had from here, or put here for others
     _kept: dict[tuple[Core, Settings, Interval], KeptCore] = field(default_factory=dict)
     _feeds: dict[tuple[str, Interval], str] = field(default_factory=dict)
 
     def kept(self, use: CoreUse, definition: Definition, interval: Interval) -> KeptCore | None:
         found = self._kept.get((use.core, _settings(definition), interval))
-        return found if found is not None and use.reads <= found.reads else None
+        if found is None or not use.reads <= found.reads:
+            return None
+        self.uses += 1
+        return found
 
     def wanted(self, use: CoreUse, definition: Definition, interval: Interval) -> SharedCore | None:
         """A view that comes to this csn by steps of its own may read what nobody who starts here does."""
@@ -74,26 +79,39 @@ class Sharing:
 
     def keep(self, use: CoreUse, definition: Definition, interval: Interval, kept: KeptCore) -> None:
         self._kept[use.core, _settings(definition), interval] = kept
+        self.uses += 1
 
     def give_up(self, use: CoreUse, definition: Definition, interval: Interval) -> None:
         """It could not be computed for all; from now on everyone computes what is his own."""
         self.cores.pop((use.core, _settings(definition), interval.start), None)
 
+    def serves(self, use: CoreUse, definition: Definition, interval: Interval) -> bool:
+        """Whether the change of a core is here, or is to be."""
+        return (use.core, _settings(definition), interval) in self._kept or bool(self.wanted(use, definition, interval))
+
     def feeds_of(
         self,
-        tables: Iterable[str],
+        columns: Mapping[str, Sequence[str]],
         interval: Interval,
         stage: Callable[[Mapping[str, Sequence[str]]], Mapping[str, str]],
     ) -> dict[tuple[str, Interval], str]:
         """The names of what is kept of the changes of those tables that several blocks read.
 
-        ``stage`` keeps, by their columns, the changes of some.
+        ``columns`` are what somebody reads of some tables; who has not started with the others may read more than is
+        kept. ``stage`` keeps, by their columns, the changes of some.
         """
-        shared = [table for table in tables if (table, interval.start) in self.feeds]
+        start = interval.start
+        shared = [table for table, own in columns.items() if set(own) <= set(self.feeds.get((table, start), ()))]
+        shared = [table for table in shared if columns[table]]
         missing = [table for table in shared if (table, interval) not in self._feeds]
-        found = stage({table: self.feeds[table, interval.start] for table in missing}) if missing else {}
+        found = stage({table: self.feeds[table, start] for table in missing}) if missing else {}
         self._feeds |= {(table, interval): name for table, name in found.items()}
-        return {(table, interval): self._feeds[table, interval] for table in shared if (table, interval) in self._feeds}
+        self.uses += bool(shared)
+        return {(table, interval): self._feeds[table, interval] for table in shared}
+
+    def give_up_feeds(self, tables: Iterable[str], interval: Interval) -> None:
+        for table in tables:
+            self.feeds.pop((table, interval.start), None)
 
 
 def _settings(definition: Definition) -> Settings:
@@ -105,18 +123,24 @@ def together(context: Context, names: Iterable[str], to: Csn) -> Iterator[Contex
     """The context in which these views share what they need to get to a csn."""
     starting = []
     for name in names:
-        view = context.catalog.view(name)
-        definition = Definition.load(view)
-        leaves = context.catalog.leaves(view.view_id)
-        alike = len({leaf.time for leaf in leaves}) == 1 and all(leaf.width_kind is None for leaf in leaves)
-        asks = any(context.catalog.mirror_mode(table) == "query" for table in definition.tables)
-        usual = view.method == "frontier" and view.problem is None and definition.recomputed is None
-        if leaves and alike and usual and not asks and (start := frontier_of(leaves).high_water_mark) < to:
-            starting.append((definition, start))
+        with suppress(NameProblem, InternalError):  # whoever refreshes it says what is wrong
+            found = _starting(context, name)
+            starting += [found] if found is not None and found[1] < to else []
     with ExitStack() as stack:
         shared = copy(context)
         shared.sharing = Sharing(*shares(starting), stack)
         yield shared
+
+
+def _starting(context: Context, name: str) -> tuple[Definition, Csn] | None:
+    """Where a view starts from that is propagated as usual, all its leaves from one csn."""
+    view = context.catalog.view(name)
+    definition = Definition.load(view)
+    leaves = context.catalog.leaves(view.view_id)
+    alike = len({leaf.time for leaf in leaves}) == 1 and all(leaf.width_kind is None for leaf in leaves)
+    asks = any(context.catalog.mirror_mode(table) == "query" for table in definition.tables)
+    usual = view.method == "frontier" and view.problem is None and definition.recomputed is None
+    return (definition, frontier_of(leaves).high_water_mark) if leaves and alike and usual and not asks else None
 
 
 def shares(
@@ -132,7 +156,7 @@ def shares(
                 uses.setdefault((use.core, _settings(definition), start), []).append((definition, use))
             else:
                 single.append((definition, start, plan))
-    cores = {key: _shared(found) for key, found in uses.items() if len(found) > 1}
+    cores = {key: _shared(found) for key, found in uses.items() if len(found) > 1 and _of_one_type(found)}
     reading: Counter[tuple[str, Csn]] = Counter()
     for (_, _, start), found in uses.items():  # one that is shared reads its tables once
         reading.update({(scan.table, start) for scan in found[0][1].product.scans})
@@ -143,6 +167,16 @@ def shares(
         for table in definition.tables:
             columns.setdefault((table, start), {}).update(dict.fromkeys(definition.used_columns(table)))
     return cores, {key: tuple(columns[key]) for key, count in reading.items() if count > 1 and key in columns}
+
+
+def _of_one_type(found: Sequence[tuple[Definition, CoreUse]]) -> bool:
+    """Whether all know the columns that they read by the same types; a table may have changed between two views."""
+    types: dict[tuple[str, str], set[str | None]] = {}
+    for definition, use in found:
+        for scan in use.product.scans:
+            for name in scan.columns:
+                types.setdefault((scan.table, name), set()).add(definition.type_of(scan.table, name))
+    return all(len(each) == 1 for each in types.values())
 
 
 def _shared(found: Sequence[tuple[Definition, CoreUse]]) -> SharedCore:

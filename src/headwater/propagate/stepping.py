@@ -15,6 +15,7 @@ and Delta leaves out the files that have no row there.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from headwater.definition import CatalogMoments, Definition
 from headwater.engine.staging import Key, Spread, StagedRows
 from headwater.engine.statistics import Extent
 from headwater.propagate.extents import table_extent
+from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.dialect import column, to_text
 from headwater.sql.key_condition import spans_condition
@@ -52,6 +54,10 @@ LeafChange: TypeAlias = tuple[str, Interval]
 
 class CountedLog(Protocol):
     def known_rows(self, name: str, interval: Interval) -> int | None: ...
+
+
+class StepLog(CountedLog, ChangeLog, Protocol):
+    """What changed, and how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ class Stepping:
     """Prepares the queries of one view's blocks; what it keeps is let go with ``stack``."""
 
     def __init__(
-        self, context: Context, definition: Definition, moments: CatalogMoments, log: CountedLog, stack: ExitStack
+        self, context: Context, definition: Definition, moments: CatalogMoments, log: StepLog, stack: ExitStack
     ) -> None:
         self._context = context
         self.sizes = context.sizes
@@ -221,6 +227,7 @@ class Stepping:
             return {}
         changed = [table for table in self._definition.tables if self._moments.has_changes(table, interval)]
         small = [table for table in changed if few(self._moments.known_rows(table, interval), self.sizes)]
+        used = {table: self._definition.used_columns(table) for table in small}
 
         def stage(columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
             texts = {table: self._feed(table, interval, names) for table, names in columns.items()}
@@ -228,10 +235,22 @@ class Stepping:
             return {table: rows.name for table, rows in found.items()}
 
         try:
-            return sharing.feeds_of(small, interval, stage)
+            return sharing.feeds_of(used, interval, stage)
         except Exception as error:  # noqa: BLE001 (a column that another view reads may be gone)
             self._context.progress(f"changes are not shared with other views: {error}")
+            sharing.give_up_feeds(small, interval)
             return {}
+
+    def read_often(self, plans: Iterable[Plan], interval: Interval) -> list[LeafChange]:
+        """The changes of base tables that are read in several places."""
+        uses: Counter[str] = Counter()
+        for plan in plans:
+            changed = [scan.table for scan in scans(plan) if scan.table in self._definition.tables]
+            changed = [table for table in changed if self._moments.has_changes(table, interval)]
+            kept = self.steps(block_queries(plan, interval, self._log))
+            for table in changed:
+                uses[table] += 1 if kept else len(changed)
+        return [(table, interval) for table, count in uses.items() if count > 1]
 
     def _feed(self, table: str, interval: Interval, columns: Sequence[str]) -> str:
         return to_text(changes_of(table, interval, columns, self._moments))

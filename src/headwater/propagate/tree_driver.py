@@ -151,6 +151,11 @@ class Blocks:
 
     # ------------------------------------------------------------------ what other views need too
 
+    def is_shared(self, plan: Plan, interval: Interval) -> bool:
+        """Whether the block's change is one that other views of the round have too."""
+        sharing, use = self._context.sharing, core_of(plan) if self._context.sharing is not None else None
+        return sharing is not None and use is not None and sharing.serves(use, self._definition, interval)
+
     def _shared(
         self, name: str, plan: Plan, interval: Interval, log: ChangeLog, sources: Sources, stepping: Stepping
     ) -> Prepared | None:
@@ -188,7 +193,9 @@ class Blocks:
         moments = CatalogMoments(self._context.catalog, core)
         with ExitStack() as stack:
             stepping = Stepping(self._context, core, moments, moments, stack)
-            sources = replace(moments.sources(interval.start), staged=stepping.shared_feeds(interval))
+            shared = stepping.shared_feeds(interval)
+            often = [feed for feed in stepping.read_often([core.plan], interval) if feed not in shared]
+            sources = replace(moments.sources(interval.start), staged={**shared, **stepping.stage_feeds(often)})
             blocks = Blocks(self._context, self._view, core, self._wanted, self._integrity, is_view=False)
             ready = blocks._own(name, core.plan, interval, moments, sources, stepping)
             kept = StagedRows("", 0, retracts=False)

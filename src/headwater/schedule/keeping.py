@@ -6,9 +6,9 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
 - *What is left for the backlog.* Of the response time C, capture and apply are paid first, each by its upper bound,
   then views below, then the longest step of another view that may be running when somebody asks (they share one
   Spark), and something is kept back for what arrives while the loop is not looking. The rest is the cost limit.
-- *While it is not looking.* The paper's actions take no time. Who asks while a step of the view itself is running waits
-  for it, and then for one more that brings what was committed meanwhile. The cost of that one, and at least a tenth of
-  C, is kept back.
+- *While it is not looking.* The paper's actions take no time. Who asks while the view itself is being refreshed waits
+  for that, and then for one more refresh that brings what was committed meanwhile. The cost of that one, and at least a
+  tenth of C, is kept back.
 - *Learning.* While something of a view was never measured, whatever is pending is processed at once: that measures.
   Nor does a cost function say much of batches far beyond those that it was fitted from, so a backlog of
   ``MOST_BEYOND`` times the largest of them is processed too. After a few such steps all that comes up is known. Whoever
@@ -251,8 +251,8 @@ def decide(
     looked = Memory(decision.memory, memory.policy_name, seen.backlog, now, memory.refreshed_at, memory.spent)
     if decision.action.is_none:
         return verdict("wait", "a refresh would keep the bound"), looked
-    partial = decision.action.counts != seen.backlog
-    if partial and not seen.costs.joint.is_known and seen.costs.are_measured(seen.backlog):
+    together = _bearable(seen.backlog, seen, longest) == seen.backlog != decision.action.counts
+    if together and not seen.costs.joint.is_known and seen.costs.are_measured(seen.backlog):
         return process("what parts share is not measured yet", seen.backlog, decision.considered), looked
     return process("the backlog is full", decision.action.counts, decision.considered), looked
 

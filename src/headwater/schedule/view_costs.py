@@ -140,9 +140,10 @@ class ViewCosts:
         return None if promise is None else promise.cost(backlog) + self.overhead(unapplied, confidence)
 
     def again(self, confidence: float = CONFIDENCE) -> float:
-        """What one more step takes, for what is committed while one is running: of the dearest part that came up."""
+        """What one more refresh takes, for what is committed while one is running: of the dearest part that came up."""
         bounds = self.upper(confidence) or ()
-        return max((bound(1) for bound, own in zip(bounds, self.parts, strict=False) if own is not None), default=0.0)
+        steps = [bound(1) for bound, own in zip(bounds, self.parts, strict=False) if own is not None]
+        return max(steps) + self.overhead(1, confidence) if steps else 0.0
 
     def floor(self, confidence: float | None = None) -> Floor | None:
         """What a refresh takes after one changed row, of the part for which that is dearest."""

@@ -81,6 +81,10 @@ class LakeActions(Protocol):
         """Publish all views at one csn; which."""
         ...
 
+    def collect(self) -> None:
+        """Remove what retention does not keep, and put small files together."""
+        ...
+
 
 @dataclass(slots=True)
 class Demand:
@@ -125,6 +129,7 @@ class LoopSettings:
     tick: float = 1.0  # a step of the policies, and how often the loop looks when there is nothing to do
     heartbeat: float = 60.0  # how often everything is logged, whatever happens
     release_every: float | None = None
+    collect_every: float | None = None
 
 
 class Loop:
@@ -145,7 +150,7 @@ class Loop:
         self._demands: deque[Demand] = deque()
         self._busy: deque[tuple[float, float]] = deque()
         self._failures = 0
-        self._began = self._told_at = self._capture_from = self._released_at = clock.now()
+        self._began = self._told_at = self._capture_from = self._released_at = self._collected_at = clock.now()
         self.seen: Sequence[Seen] = ()
         self.pressed = False
 
@@ -238,7 +243,7 @@ class Loop:
         if ready:
             self._do(min(ready, key=lambda each: self._order(each, demanded)))
             return True
-        return self._release(now)
+        return self._release(now) or self._collect(now)
 
     def _order(self, verdict: Verdict, demanded: set[str]) -> tuple[float, ...]:
         waits = 0.0 if verdict.seen.name in demanded else 1.0
@@ -299,6 +304,16 @@ class Loop:
         self._worked(now)
         self._released_at = self._clock.now()
         self._tell({"event": "released", "csn": csn, "seconds": round(self._released_at - now, 3)})
+        return True
+
+    def _collect(self, now: float) -> bool:
+        every = self._settings.collect_every
+        if every is None or now - self._collected_at < every:
+            return False
+        self._lake.collect()
+        self._worked(now)
+        self._collected_at = self._clock.now()
+        self._tell({"event": "collected", "seconds": round(self._collected_at - now, 3)})
         return True
 
     # ------------------------------------------------------------------ what is told

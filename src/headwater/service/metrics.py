@@ -23,6 +23,7 @@ _COUNTERS = {
     "headwater_demand_seconds_total": "Seconds that readers waited.",
     "headwater_errors_total": "Failures, by what failed and the error's code.",
     "headwater_releases_total": "Releases published.",
+    "headwater_collections_total": "Garbage collections.",
 }
 _GAUGES = {
     "headwater_backlog_rows": "Changed rows that are not propagated, by view and part.",
@@ -63,6 +64,8 @@ class Metrics:
                     self._add("headwater_errors_total", 1, of=of, code=code)
                 case {"event": "released"}:
                     self._add("headwater_releases_total", 1)
+                case {"event": "collected"}:
+                    self._add("headwater_collections_total", 1)
 
     def _add(self, name: str, value: float, **labels: str) -> None:
         self._values[name][tuple(sorted(labels.items()))] += value

@@ -83,7 +83,8 @@ def run(
         metrics(event)
         write(event)
 
-    loop = Loop(SparkLake(context, lambda: lake.release().csn, settings.views), clock, tell, settings.loop)
+    acting = SparkLake(context, lambda: lake.release().csn, lake.collect, settings.views)
+    loop = Loop(acting, clock, tell, settings.loop)
     until = None if settings.seconds is None else clock.now() + settings.seconds
     last_round = clock.now()
 

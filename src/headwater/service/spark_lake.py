@@ -34,9 +34,16 @@ class _Known:
 class SparkLake:
     """``only`` names the views to keep; None is all that promise something."""
 
-    def __init__(self, context: Context, release: Callable[[], int], only: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        release: Callable[[], int],
+        collect: Callable[[], object],
+        only: Collection[str] | None = None,
+    ) -> None:
         self._context = context
         self._release = release
+        self._collect = collect
         self._only = None if only is None else {name.lower() for name in only}
         self._known: dict[str, _Known] = {}
 
@@ -73,6 +80,9 @@ class SparkLake:
 
     def release(self) -> int:
         return self._release()
+
+    def collect(self) -> None:
+        self._collect()
 
     # ------------------------------------------------------------------
 
