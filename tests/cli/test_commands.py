@@ -79,6 +79,9 @@ def test_a_life_of_a_lake(
     assert (report["from_csn"], report["csn"], report["mode"], report["rows"]) == (0, 1, "incremental", 2)
     assert "csn 1 -> 2, incremental (CHANGES_APPLIED), 1 row changed" in run("refresh", "owners").stdout
     assert run("refresh", "owners", "--json").json()["mode"] == "none"
+    together = run("refresh", "--all", "--to", "0", "--json").json()
+    assert (together["csn"], [report["csn"] for report in together["views"]], together["failed"]) == (0, [0], {})
+    assert "owners: csn 0 -> 2" in run("refresh", "--all").stdout
     assert run("refresh", "owners", "--to", "0", "--json").json()["csn"] == 0
 
     # read: the present, another moment, each format

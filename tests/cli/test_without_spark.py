@@ -63,6 +63,8 @@ def test_version(run: Run) -> None:
         ["read", "v", "--limit", "0"],
         ["read", "v", "--format", "xml"],
         ["track", "t", "path", "--mode", "sometimes"],
+        ["refresh", "v", "--all"],
+        ["refresh", "v", "w", "--within", "10s"],
         ["sql", "SELECT 1", "--file", __file__],
         ["sql", "--file", "/no/such/file"],
     ],

@@ -173,7 +173,9 @@ def refresh(
 ) -> None:
     """Bring views to a moment: capture, propagate and apply what is needed."""
     if every == bool(views):
-        raise InvalidInput("Which views are to be refreshed?", remedy="Name one or more, or say --all.")
+        raise typer.BadParameter("name one or more views, or say --all")
+    if within is not None and len(views or ()) != 1:
+        raise typer.BadParameter("--within is about one view")
     with session.open() as (lake, line):
         if views is not None and len(views) == 1:
             line(f"{views[0]}: refreshing")
@@ -183,8 +185,6 @@ def refresh(
             else:
                 _print_refresh(report)
             return
-        if within is not None:
-            raise InvalidInput("--within is about one view.", remedy="Name one.")
         line("refreshing")
         done = lake.refresh_all(views, moment(to))
     if session.json:
