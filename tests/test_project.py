@@ -20,6 +20,7 @@ def test_public_names_are_just_these():
         "Lake",
         "LakeStatus",
         "RefreshReport",
+        "RefreshRound",
         "TableStatus",
         "UnitOfWork",
         "Verification",

@@ -11,7 +11,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 "$python" -m pytest -p no:cacheprovider -m "$quick and not on_spark" >"$log" 2>&1 &
 others=$!
-"$python" -m pytest -m "$quick and on_spark"
+"$python" -m pytest --durations=20 -m "$quick and on_spark"
 on_spark=$?
 echo "==> The tests without Spark"
 wait "$others"

@@ -87,6 +87,7 @@ def test_a_join_of_several_views_is_computed_once(make_world: Callable[..., Worl
         world.check(view)
 
 
+@pytest.mark.heavy
 def test_changes_that_come_to_nothing_are_shared_too(make_world: Callable[..., World]) -> None:
     world = make(make_world, "nothing", random.Random(4), {name: VIEWS[name] for name in ("plain", "turned")})
     world.lake._context.sizes = Sizes(large_table=1)
@@ -117,6 +118,7 @@ def test_a_column_that_one_view_lost_does_not_stop_the_others(make_world: Callab
     world.check("keeps")
 
 
+@pytest.mark.heavy
 def test_a_view_that_does_not_start_with_the_others_reads_columns_of_its_own(make_world: Callable[..., World]) -> None:
     """It had been given changes without its columns: those that other views share."""
     world = make(make_world, "apart", random.Random(6), {})
@@ -137,6 +139,7 @@ def test_a_view_that_does_not_start_with_the_others_reads_columns_of_its_own(mak
     world.check("mid")
 
 
+@pytest.mark.heavy
 def test_what_a_step_of_a_round_took_says_nothing_of_a_view_alone(make_world: Callable[..., World]) -> None:
     world = make(make_world, "samples", random.Random(7), {name: VIEWS[name] for name in ("plain", "turned")})
     world.run("INSERT INTO {r} VALUES (1, 1, 'new')")
@@ -147,6 +150,7 @@ def test_what_a_step_of_a_round_took_says_nothing_of_a_view_alone(make_world: Ca
     assert world.lake.costs("turned").costs.is_known
 
 
+@pytest.mark.heavy
 def test_views_are_named_or_all_are_meant(make_world: Callable[..., World]) -> None:
     world = make(make_world, "named", random.Random(5), {name: VIEWS[name] for name in ("plain", "turned")})
     world.run("INSERT INTO {r} VALUES (1, 1, 'new')")
@@ -158,6 +162,7 @@ def test_views_are_named_or_all_are_meant(make_world: Callable[..., World]) -> N
     assert told["views"][0]["view"] == "turned"
 
 
+@pytest.mark.heavy
 def test_views_that_share_hold_what_spark_says(make_world: Callable[..., World]) -> None:
     history(make_world, 1, rounds=1)
 

@@ -124,7 +124,7 @@ def change(plan: Plan, history: History, interval: Interval, wanted: Wanted, siz
     engine, moments = Engine(history), Moments(history)
     catalog = SimpleNamespace(done_steps=lambda *_, **__: [])
     context: Any = SimpleNamespace(
-        catalog=catalog, engine=engine, statistics=engine, sizes=sizes, progress=lambda _: None
+        catalog=catalog, engine=engine, statistics=engine, sizes=sizes, sharing=None, progress=lambda _: None
     )
     uses = {name: TableUse(tuple((column, "int") for column in names), names) for name, names in COLUMNS.items()}
     definition = Definition("", uses, {}, plan, {}, {})
