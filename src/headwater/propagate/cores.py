@@ -10,7 +10,7 @@ with other aliases, another order of tables or the sides of an equality turned h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlglot import exp
 from headwater.algebra.plan import Attribute, LeafId, Plan, Scan
 from headwater.algebra.product import Product, attributes_in, products
 from headwater.sql.dialect import to_text
+from headwater.sql.expressions import conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def core_of(plan: Plan) -> CoreUse | None:
         for column, attribute in zip(scan.columns, scan.attributes, strict=True)
     }
     early = [condition for condition in product.conditions if not product.is_late(condition)]
-    conditions = frozenset(_text(part, names) for condition in early for part in _conjuncts(condition))
+    conditions = frozenset(_text(part, names) for condition in early for part in conjuncts(condition))
     return CoreUse(Core(tuple(sorted(leaves.values())), conditions), product, leaves, names)
 
 
@@ -101,17 +102,6 @@ def _named(scans: Iterable[Scan]) -> dict[LeafId, str]:
         seen[scan.table] += 1
         found[scan.leaf] = f"{scan.table}#{seen[scan.table]}"
     return found
-
-
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    match condition:
-        case exp.And():
-            yield from _conjuncts(condition.this)
-            yield from _conjuncts(condition.expression)
-        case exp.Paren():
-            yield from _conjuncts(condition.this)
-        case _:
-            yield condition
 
 
 def _text(condition: exp.Expr, names: Mapping[Attribute, Attribute]) -> str:

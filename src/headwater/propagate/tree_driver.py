@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -39,7 +40,7 @@ from headwater.propagate.fate_driver import prepared_by_fates
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.knowing import Integrity
-from headwater.propagate.rates import MEASURED
+from headwater.propagate.rates import MEASURED, Rates
 from headwater.propagate.sharing import KeptCore, Sharing
 from headwater.propagate.sizing import LeafFacts, sizes_of
 from headwater.propagate.stepping import Prepared, Stepping
@@ -265,8 +266,7 @@ class Blocks:
             searched = [find_tree(product, sizes) for product in parts]
             tree = ByTree(tuple(each.tree for each in searched))
             strategies = (NTerm(), tree, Recompute())
-        rates = rates_of(self._context) if self._wanted is Wanted.AUTO else MEASURED
-        priced = price(plan, strategies, sizes, lessons(past), rates)
+        priced = price(plan, strategies, sizes, lessons(past), self._rates)
         chosen = str(cheapest(priced).strategy) if self._wanted is Wanted.AUTO else self._wanted.value
         report = BlockReport(
             name,
@@ -281,6 +281,11 @@ class Blocks:
         )
         report.expect(plain, sizes)
         return report
+
+    @cached_property
+    def _rates(self) -> Rates:
+        """What the lake's steps have taught, for who chooses by it; asked for once a step."""
+        return rates_of(self._context) if self._wanted is Wanted.AUTO else MEASURED
 
     def _through_union(self, plan: Plan, interval: Interval, sources: Sources) -> ThroughUnion:
         """A union widens the types of its branches; a branch on its own must be cast to them."""
