@@ -153,7 +153,15 @@ def test_a_step_takes_only_what_is_there_and_what_others_can_bear(
 def test_a_backlog_far_beyond_what_was_measured_is_processed_whatever_the_function_says() -> None:
     """Samples of one size tell no slope: a view was waited for that would have taken ten times its bound."""
     flat = fit([Sample(10, 2.0)] * 5)
-    seen = replace(SEEN, costs=replace(COSTS, parts=(flat, flat)), backlog=(40, 41), unapplied=81)
+    seen = replace(SEEN, costs=replace(COSTS, parts=(flat, flat)), backlog=(20, 21), unapplied=41)
     verdict = look(seen)
-    assert (verdict.deed, verdict.reason, verdict.counts) == ("process", "more than was ever measured", (0, 41))
-    assert look(replace(seen, backlog=(40, 40))).deed == "wait"
+    assert (verdict.deed, verdict.reason, verdict.counts) == ("process", "more than was ever measured", (0, 21))
+    assert look(replace(seen, backlog=(20, 20))).deed == "wait"
+
+
+def test_far_more_than_was_ever_applied_at_once_is_applied() -> None:
+    """The first reader of every live run waited longest: nothing as large had been applied before."""
+    seen = replace(SEEN, costs=replace(COSTS, apply=fit([Sample(10, 0.5)] * 5)), backlog=(0, 0), unapplied=21)
+    verdict = look(seen)
+    assert (verdict.deed, verdict.reason) == ("refresh", "more than was ever applied")
+    assert look(replace(seen, unapplied=20)).deed == "wait"

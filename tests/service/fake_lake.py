@@ -108,7 +108,7 @@ class FakeLake:
         self.clock.time += APPLY
         own = self.views[view]
         rows = sum(target) - sum(own.shown)
-        own.applied_samples.append(Measured(max(1, rows), APPLY, self.clock.time))
+        own.applied_samples.insert(0, Measured(max(1, rows), APPLY, self.clock.time))
         own.shown = list(target)
         self.deeds.append((self.clock.time, view, "refresh", pending))
         self.after_deed()
@@ -157,7 +157,7 @@ class FakeLake:
                 functions,
                 fitted(view.joint_samples[:20]),
                 joint=JointCosts.of(functions, view.samples, view.joint_samples),
-                apply=fitted(view.applied_samples[:5]),
+                apply=fitted(view.applied_samples[:RECENT]),
                 capture=fitted([Measured(1, CAPTURE, 0.0)] * 5),
             )
         costs = view.fit

@@ -85,6 +85,7 @@ def test_a_refresh_at_any_moment_would_keep_the_bound(policy: str) -> None:
     assert {each["reason"] for each in world.of("decision")} <= {
         "the backlog is full",
         "what is to be applied has grown",
+        "more than was ever applied",
         "what parts share is not measured yet",
     }
 
@@ -189,10 +190,11 @@ def test_a_view_that_was_never_measured_is_learned_by_processing_what_comes() ->
     reasons = [each["reason"] for each in world.of("decision")]
     assert reasons[0] == "not measured yet"
     assert "applying is not measured yet" in reasons
-    world.run(2000)
+    world.run(4000)
     assert world.loop.seen[0].state == "kept"
-    late = world.of("decision")[-5:]
-    assert {each["reason"] for each in late} == {"the backlog is full"}
+    late = [each["reason"] for each in world.of("decision")][-30:]
+    assert late.count("the backlog is full") >= 25  # batches double now and then, until there are no larger ones
+    assert not {"not measured yet", "applying is not measured yet"} & set(late)
 
 
 def test_staleness_asks_for_a_refresh() -> None:

@@ -1,7 +1,9 @@
 """``headwater run`` on a live stream.
 
-A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session; the service keeps the
-join view of [He05 §5] within a response time; a reader asks for the newest state at random moments and waits. Then:
+A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session. Beside it the join view
+of [He05 §5] is calibrated first, as anybody would whose tables are never quiet, and a response time is promised by what
+that measured. From then on, for some minutes, the service keeps the view within it, and a reader asks for the newest
+state at random moments and waits. Then:
 
 - how many of these refreshes were answered within the response time, from the question to the answer;
 - whether the view was right at each of them: read at its csn, against Spark's own answer over the tables' versions;
@@ -50,7 +52,9 @@ HIT_RATE = 0.99
 OF_NAIVE = 0.7
 _FULL_AFTER = 6  # commits of each table that make the backlog full, by the sum of the cost functions
 _PAUSE, _ASK = 3.0, 45.0  # seconds between commits and between questions, on average
-_TOGETHER = 3  # refreshes from which it is learned beforehand what parts share
+_ROUNDS, _PENDING = 2, 14  # of calibration, and commits that each of them finds pending
+_TOGETHER = 4  # refreshes from which it is learned beforehand what parts share
+_FEW = 3  # commits that each of these finds pending
 _CHECKED = 40  # refreshes that are compared with recomputation, evenly chosen
 
 
@@ -69,10 +73,10 @@ def run(
                 lake.track(name, place)
             for view in ("kept", *REPLAYED.values()):
                 lake.sql(f"CREATE MATERIALIZED VIEW {view} AS {OFFERS}")
-            stream = Stream(spark, places, rows)
-            promised = _promise(lake, stream, rows, progress)
-            live = _Live(lake, stream, Random(1), progress)  # noqa: S311 moments, not secrets
-            live.run(seconds)
+            live = _Live(lake, _Writer(Stream(spark, places, rows), Random(1)), progress)  # noqa: S311 moments, not secrets
+            with live.writer:
+                promised = _promise(lake, live.writer, rows, progress)
+                live.run(seconds)
             progress("checking the view at its refreshes")
             wrong = _wrong(spark, lake, places, [asked.refreshed.csn for asked in live.answered if asked.refreshed])
             spent = _spent(lake, "kept", live.began)
@@ -86,7 +90,7 @@ def run(
         "benchmark": "service",
         "command": f"headwater bench service --sf {scale_factor:g} --minutes {seconds / 60:g}",
         "machine": describe_machine(spark),
-        "data": {"scale_factor": scale_factor, "rows_of_a_commit": rows, "seconds": seconds, "commits": live.commits},
+        "data": {"scale_factor": scale_factor, "rows_of_a_commit": rows, "seconds": seconds, "commits": live.commits()},
         "view": OFFERS,
         "response_time": promised,
         "demands": [asked.as_dict() for asked in live.answered],
@@ -97,18 +101,47 @@ def run(
     return write(json_path, report, _targets(live.answered, replayed[POLICY], replayed["naive"], wrong))
 
 
-def _promise(lake: Lake, stream: Stream, rows: int, progress: Callable[[str], None]) -> float:
-    """Measure, then promise what makes a backlog of some commits full."""
-    for number in range(2):
-        progress(f"calibrating, round {number + 1} of 2")
-        for _ in range(7):
-            stream.partsupp()
-            stream.supplier()
+@dataclass
+class _Writer:
+    """Commits at random moments, in a thread, as long as it is open."""
+
+    stream: Stream
+    random: Random
+    commits: int = 0
+    _closed: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(60.0)
+
+    def wait_for(self, commits: int) -> None:
+        """Until there are so many more."""
+        until = self.commits + commits
+        while self.commits < until and self._thread is not None and self._thread.is_alive():
+            time.sleep(0.1)
+
+    def _write(self) -> None:
+        while not self._closed.wait(self.random.expovariate(1 / _PAUSE)):
+            self.random.choice(self.stream.both)()
+            self.commits += 1
+
+
+def _promise(lake: Lake, writer: _Writer, rows: int, progress: Callable[[str], None]) -> float:
+    """Measure beside the writer, then promise what makes a backlog of some commits full."""
+    for number in range(_ROUNDS):
+        progress(f"calibrating, round {number + 1} of {_ROUNDS}: waiting for {_PENDING} commits")
+        writer.wait_for(_PENDING)
+        progress(f"calibrating, round {number + 1} of {_ROUNDS}")
         lake.calibrate("kept", steps=3)
     for number in range(_TOGETHER):
         progress(f"refreshing, {number + 1} of {_TOGETHER}")
-        stream.partsupp()
-        stream.supplier()
+        writer.wait_for(_FEW)
         lake.refresh("kept")
     costs = lake.costs("kept").costs
     functions = costs.upper()
@@ -126,40 +159,36 @@ def _promise(lake: Lake, stream: Stream, rows: int, progress: Callable[[str], No
 
 @dataclass
 class _Live:
-    """The service, the writer and the reader, for some time."""
+    """The service and the reader beside the writer, for some time."""
 
     lake: Lake
-    stream: Stream
-    random: Random
+    writer: _Writer
     progress: Callable[[str], None]
     answered: list[Demand] = field(default_factory=list)
     log: io.StringIO = field(default_factory=io.StringIO)
-    commits: int = 0
     began: float = 0.0
+    _written_before: int = 0
+
+    def commits(self) -> int:
+        return self.writer.commits - self._written_before
 
     def run(self, seconds: float) -> None:
         stop = threading.Event()
-        self.began = time.time()
+        self.began, self._written_before = time.time(), self.writer.commits
         until = time.monotonic() + seconds
+        threads: list[threading.Thread] = []
 
         def started(loop: Loop, _port: int | None) -> None:
-            for target in (self._write, lambda stop: self._ask(loop, stop)):
-                threads.append(threading.Thread(target=target, args=(stop,), daemon=True))
-                threads[-1].start()
+            threads.append(threading.Thread(target=self._ask, args=(loop, stop), daemon=True))
+            threads[-1].start()
             threading.Timer(seconds, stop.set).start()
 
-        threads: list[threading.Thread] = []
         settings = RunSettings(views=["kept"], loop=LoopSettings(tick=1.0), port=None)
         keep(self.lake, self.log, settings, stop=stop, started=started)
         for thread in threads:
             thread.join(max(60.0, until - time.monotonic()))
         # A question that the end cut short was not answered by the service.
         self.answered = [asked for asked in self.answered if asked.error is None]
-
-    def _write(self, stop: threading.Event) -> None:
-        while not stop.wait(self.random.expovariate(1 / _PAUSE)):
-            self.random.choice(self.stream.both)()
-            self.commits += 1
 
     def _ask(self, loop: Loop, stop: threading.Event) -> None:
         moments = Random(2)  # noqa: S311 moments, not secrets

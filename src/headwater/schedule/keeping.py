@@ -11,7 +11,8 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
   tenth of C, is kept back.
 - *Learning.* While something of a view was never measured, whatever is pending is processed at once: that measures.
   Nor does a cost function say much of batches far beyond those that it was fitted from, so a backlog of
-  ``MOST_BEYOND`` times the largest of them is processed too. After a few such steps all that comes up is known. Whoever
+  ``MOST_BEYOND`` times the largest of them is processed too, and so much more than was ever applied at once is applied.
+  After a few such steps all that comes up is known. Whoever
   processes one part at a time never sees what several would save, and may keep at it where together they would long
   not be full: while that is not known, or known of too long ago, all that is pending is processed together.
 - *Apply grows too.* What was propagated and not applied costs at the refresh. When that has taken half of what would
@@ -39,7 +40,7 @@ from headwater.schedule.service_level import ServiceLevel
 from headwater.schedule.view_costs import CONFIDENCE, ViewCosts
 
 HEADROOM = 0.1  # of C, at least, for what arrives between two looks
-MOST_BEYOND = 4  # times the largest batch that was measured
+MOST_BEYOND = 2  # times the largest batch that was measured
 MOST_INTERFERENCE = 0.5  # of C: more can't be kept free for others' steps
 _MOST_STEPS = 100  # that a pause is cut into for the policy's rates
 
@@ -246,6 +247,8 @@ def decide(
     fresh = _limit(seen, interference, unapplied=1)
     if seen.unapplied and fresh is not None and fresh > 0 and promise.cost_limit < fresh / 2:
         return refresh("what is to be applied has grown"), looked
+    if _beyond_applied(seen):
+        return refresh("more than was ever applied"), looked
     steps = int((now - memory.refreshed_at) / tick)
     decision = policy.decide(known, Situation(steps, last, seen.backlog, memory.spent, promise))
     looked = Memory(decision.memory, memory.policy_name, seen.backlog, now, memory.refreshed_at, memory.spent)
@@ -300,6 +303,12 @@ def _beyond(seen: Seen) -> Counts | None:
     far = [f is not None and rows > MOST_BEYOND * f.largest for f, rows in zip(parts, seen.backlog, strict=True)]
     chosen = tuple(rows if beyond else 0 for rows, beyond in zip(seen.backlog, far, strict=True))
     return chosen if any(chosen) and seen.apart else None
+
+
+def _beyond_applied(seen: Seen) -> bool:
+    """The same of what a refresh would apply, which stands between a reader and the answer too."""
+    apply = seen.costs.apply
+    return seen.apart and apply is not None and seen.unapplied > MOST_BEYOND * apply.largest
 
 
 def _unmeasured(seen: Seen) -> bool:
