@@ -42,12 +42,17 @@ def write_whole(
     rows: int,
     anew: bool = False,
 ) -> Written | None:
-    """Compute a view from its tables at a csn; ``rows``: about how many it has, ``anew``: in place of what is there."""
+    """Compute a view from its tables at a csn; ``rows``: about how many it has, ``anew``: in place of what is there.
+
+    Where that is a small view it is not put in order: Spark would compute the rows twice, first to see where their keys
+    lie, and a small view is written anew whatever changes.
+    """
     names = [name for name, _ in table.stored]
-    order = order_settings(table.cluster_by, rows)
+    cluster_by = () if anew and rows <= context.sizes.small_view else table.cluster_by
+    order = order_settings(cluster_by, rows)
     with whole_states(context, definition, csn), context.engine.under({**definition.settings, **order}):
         text = _stored_text(table.layout, _full_text(context, definition, names, csn), names, csn)
-        frame = context.engine.compute(ordered_text(text, table.cluster_by))
+        frame = context.engine.compute(ordered_text(text, cluster_by))
         return context.engine.append(frame, table.location, tag, doing, mode="overwrite" if anew else "append")
 
 

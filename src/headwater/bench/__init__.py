@@ -31,7 +31,7 @@ OPTIONS: dict[str, frozenset[str]] = {
     "mauve": frozenset({"minutes", "parts", "readers"}),
     "service": frozenset({"minutes"}),
     "sources": frozenset({"parts"}),
-    "tpch": frozenset({"queries", "fractions", "repeats", "changes"}),
+    "tpch": frozenset({"queries", "fractions", "repeats", "changes", "warm_up"}),
 }
 PARTS: dict[str, tuple[str, ...]] = {
     "mauve": ("sizes", "streams", "tables", "readers"),

@@ -29,6 +29,7 @@ def bench(
         typer.Option(metavar="X,X,...", help="For choices, daily, lee, tpch: shares of the tables that change."),
     ] = None,
     repeats: Annotated[int | None, typer.Option(help="For choices, daily, he, lee, tpch: rounds of each size.")] = None,
+    warm_up: Annotated[int | None, typer.Option(help="For tpch: rounds that do not count; 2 if not given.")] = None,
     scales: Annotated[
         str | None, typer.Option(metavar="X,X,...", help="For daily, lee: sizes of the tables, as parts of --sf.")
     ] = None,
@@ -67,6 +68,7 @@ def bench(
             "queries": _numbers("--queries", queries, int),
             "fractions": _numbers("--fractions", fractions, float),
             "repeats": repeats,
+            "warm_up": warm_up,
             "changes": changes,
             "minutes": minutes,
             "readers": readers,

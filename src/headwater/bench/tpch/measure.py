@@ -1,9 +1,11 @@
 """Every query of TPC-H as a view: a refresh beside a recomputation, for changes of several sizes.
 
 The rounds of changes follow one another on one lake. After each, the commits are captured, and then for each view, in
-the same session: the refresh is timed (propagate and apply, as ``lake.refresh`` chooses), then the recomputation (the
-view's text over the newest tables, written over a Delta table), and the two answers are compared. Two rounds of the
-smallest size come first and are not counted. With several rounds a figure is the median, and a ratio that of the pairs.
+the same session: the refresh is timed (propagate and apply, as ``lake.refresh`` chooses) and the recomputation (the
+view's text over the newest tables, written over a Delta table), and the two answers are compared. Who is second finds
+the new versions of the tables looked up and their files in memory, so the two take turns in going first: from view to
+view, and from round to round. Two rounds of the smallest size come first and are not counted. With several rounds a
+figure is the median, and a ratio that of the pairs.
 """
 
 from __future__ import annotations
@@ -67,11 +69,12 @@ def run(
     fractions: Sequence[float] = FRACTIONS,
     repeats: int = REPEATS,
     changes: str = Kind.VALUES.value,
+    warm_up: int = WARM_UP,
 ) -> dict[str, Any]:
     scale_factor = 1.0 if sf is None else sf
     if not 0 < scale_factor <= 100:
         raise InvalidInput(f"A scale factor of {scale_factor} is out of range.", remedy="Give one above 0, up to 100.")
-    if not queries or not fractions or repeats < 1:
+    if not queries or not fractions or repeats < 1 or warm_up < 0:
         raise InvalidInput("There is nothing to measure.", remedy="Give at least one query, one size and one repeat.")
     for fraction in fractions:
         require_fraction(fraction)
@@ -87,7 +90,7 @@ def run(
                 lake.track(name, place)
             bench = _Bench(spark, lake, places, folder / "recomputed", Kind(changes), progress)
             bench.create(chosen)
-            for _ in range(WARM_UP):
+            for _ in range(warm_up):
                 bench.round(min(fractions))
             sizes = {fraction: [bench.round(fraction) for _ in range(repeats)] for fraction in sorted(fractions)}
             machine = describe_machine(spark)
@@ -102,13 +105,14 @@ def run(
     ]
     report = {
         "benchmark": "tpch",
-        "command": _command(scale_factor, queries, fractions, repeats, changes),
+        "command": _command(scale_factor, queries, fractions, repeats, changes, warm_up),
         "machine": machine,
         "data": {
             "scale_factor": scale_factor,
             "fractions": sorted(fractions),
             "changes": changes,
             "repeats": repeats,
+            "warm_up": warm_up,
             "csns": newest,
         },
         "equal": all(each["equal"] for each in figures),
@@ -166,23 +170,35 @@ class _Bench:
         for position, view in enumerate(tuple(self._views), start=1):
             self._progress(f"{label}: {view.name}, {position} of {len(self._views)}")
             try:
-                pairs[view.number] = self._measure(view, csn)
+                pairs[view.number] = self._measure(view, csn, refresh_first=(self._rounds + position) % 2 == 0)
             except HeadwaterError as error:
                 self.failed[view.name] = {"at": label, **error.as_dict()}
                 self._views.remove(view)
         return pairs
 
-    def _measure(self, view: TpchQuery, csn: int) -> Pair:
-        with self._observer.watch() as refreshing:
+    def _measure(self, view: TpchQuery, csn: int, *, refresh_first: bool) -> Pair:
+        before = self._refresh(view, csn) if refresh_first else None
+        recomputing = self._recompute(view)
+        report, refreshing = before or self._refresh(view, csn)
+        recomputed = self._spark.read.format("delta").load(self._place(view))
+        difference = Difference(*compare(self._lake.read(view.name), recomputed))
+        return Pair(report, refreshing, recomputing, difference)
+
+    def _refresh(self, view: TpchQuery, csn: int) -> tuple[RefreshReport, Work]:
+        with self._observer.watch() as work:
             report = self._lake.refresh(view.name, to=csn)
-        place = str(self._recomputed / view.name)
+        return report, work
+
+    def _recompute(self, view: TpchQuery) -> Work:
         read = self._spark.read.format("delta")
-        with self._observer.watch() as recomputing:
+        with self._observer.watch() as work:
             with bound(self._spark, {name: read.load(str(self._places[name])) for name in view.tables}):
                 answer = self._spark.sql(view.text)
-            answer.write.format("delta").mode("overwrite").save(place)
-        difference = Difference(*compare(self._lake.read(view.name), read.load(place)))
-        return Pair(report, refreshing, recomputing, difference)
+            answer.write.format("delta").mode("overwrite").save(self._place(view))
+        return work
+
+    def _place(self, view: TpchQuery) -> str:
+        return str(self._recomputed / view.name)
 
 
 def _figures(view: TpchQuery, fraction: float, pairs: list[Pair]) -> dict[str, Any]:
@@ -225,7 +241,7 @@ def _targets(figures: list[dict[str, Any]]) -> list[Target]:
 
 
 def _command(
-    scale_factor: float, queries: Sequence[int], fractions: Sequence[float], repeats: int, changes: str
+    scale_factor: float, queries: Sequence[int], fractions: Sequence[float], repeats: int, changes: str, warm_up: int
 ) -> str:
     parts = [f"headwater bench tpch --sf {scale_factor:g}"]
     if tuple(queries) != NUMBERS:
@@ -236,4 +252,6 @@ def _command(
         parts.append(f"--repeats {repeats}")
     if changes != Kind.VALUES.value:
         parts.append(f"--changes {changes}")
+    if warm_up != WARM_UP:
+        parts.append(f"--warm-up {warm_up}")
     return " ".join(parts)
