@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from headwater.cli.commands import moment
+from headwater.cli.commands import _print_refresh, moment
 from headwater.cli.output import duration, plain, shown
+from headwater.values import RefreshReport
 
 
 def test_values_as_json() -> None:
@@ -51,3 +52,12 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_a_moment_is_a_csn_when_all_digits() -> None:
     assert [moment(each) for each in (None, "12", "2026-01-31", "-3", "²")] == [None, 12, "2026-01-31", "-3", "²"]
+
+
+def test_a_refresh_tells_what_each_way_was_expected_to_take(capsys: pytest.CaptureFixture[str]) -> None:
+    report = RefreshReport("v", 1, 2, "full", "FULL_IS_CHEAPER", 5, 1.04, {"touched-keys": 3.26, "full": 0.94})
+    _print_refresh(report)
+    assert capsys.readouterr().out.splitlines() == [
+        "v: csn 1 -> 2, full (FULL_IS_CHEAPER), 5 rows changed, 1.0 s",
+        "  expected: touched-keys 3.3 s, full 0.9 s",
+    ]

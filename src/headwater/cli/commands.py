@@ -203,6 +203,9 @@ def _print_refresh(report: RefreshReport) -> None:
     changed = f"{report.rows} row{'' if report.rows == 1 else 's'} changed"
     text = f"{report.view}: {moved}, {report.mode} ({report.reason}), {changed}, {duration(report.seconds)}"
     console().print(Text(text), soft_wrap=True)
+    if report.alternatives:
+        expected = ", ".join(f"{way} {duration(seconds)}" for way, seconds in report.alternatives.items())
+        console().print(Text(f"  expected: {expected}", style="dim"), soft_wrap=True)
     if report.within is not None:
         predicted = "nothing was measured before" if report.predicted is None else f"{duration(report.predicted)}"
         kept = "kept" if report.met else "NOT kept"
