@@ -20,7 +20,7 @@ from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
 from headwater.catalog.store import Catalog
-from headwater.errors import InternalError, UnsupportedSql
+from headwater.errors import InternalError, MomentBeforeHistory, UnsupportedSql
 from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, carrying
 from headwater.sql.dialect import quoted, subquery
@@ -214,8 +214,20 @@ def carried_totals(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
     return carried.totals(counted_rows(view, at, names))
 
 
+def require_kept(view: ViewRecord, csn: Csn) -> None:
+    """Raise unless the view's past goes back to a csn: what leads from its table to moments before is gone."""
+    if csn < view.kept_from:
+        raise MomentBeforeHistory(
+            f"View {view.name!r} is kept from csn {view.kept_from} on; csn {csn} is before that.",
+            remedy=f"Ask for csn {view.kept_from} or later.",
+            view=view.name,
+            kept_from=view.kept_from,
+        )
+
+
 def counted_rows(view: ViewRecord, at: Csn, names: Sequence[str]) -> exp.Query:
     """The view's own rows at a csn, each distinct one with its count."""
+    require_kept(view, at)
     timeline = view.layout == "timeline"
     return counted_view(view.location, view.version, view.csn, view.delta_location, at, names, timeline=timeline)
 
@@ -249,6 +261,7 @@ class ViewRelations:
 
     def changes(self, name: str, interval: Interval) -> exp.Query:
         view, columns = self._record(name)
+        require_kept(view, interval.start)
         return logged_rows(view.delta_location, interval, columns)
 
     def nothing(self, name: str) -> exp.Query:

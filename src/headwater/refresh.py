@@ -19,7 +19,7 @@ from dataclasses import replace
 from enum import Enum
 
 from headwater.algebra.time import Csn, Interval
-from headwater.apply.driver import Applied, apply, high_water_mark, recompute, require_reachable
+from headwater.apply.driver import Applied, apply, finish_begun, high_water_mark, recompute, require_reachable
 from headwater.capture.driver import Captured, capture
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
@@ -107,6 +107,7 @@ def _stops(context: Context, view: ViewRecord, target: Csn) -> list[Csn]:
 
 def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, started: float) -> RefreshReport:
     """One view update; without ``to``, a view that another driver has brought further stays there."""
+    finish_begun(context, name)
     before = context.catalog.view(name)
     definition = Definition.load(before)
     bring_below(context, definition, target)

@@ -17,11 +17,11 @@ from headwater.apply.tables import ViewTable, create_delta_table, write_whole
 from headwater.catalog.fencing import Lease
 from headwater.catalog.records import JsonObject, RefreshRecord, StepRecord, ViewRecord
 from headwater.context import Context, apply_lease, propagate_lease
-from headwater.definition import Definition, base_tables_of
+from headwater.definition import Definition, base_tables_of, require_kept
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
 from headwater.engine.net_change import CountedTable, add_net_change
-from headwater.engine.spark import CommitTag, Written
+from headwater.engine.spark import CommitTag, StoredCommit, Written
 from headwater.errors import (
     BeyondHighWaterMark,
     ExpressionFails,
@@ -74,13 +74,7 @@ def apply(
 
 def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
     """Raise unless the view can be had at a csn from its table and its view delta."""
-    if csn < view.kept_from:
-        raise MomentBeforeHistory(
-            f"View {view.name!r} is kept from csn {view.kept_from} on; csn {csn} is before that.",
-            remedy=f"Ask for csn {view.kept_from} or later.",
-            view=view.name,
-            kept_from=view.kept_from,
-        )
+    require_kept(view, csn)
     mark = high_water_mark(context, view)
     if csn > mark:
         raise BeyondHighWaterMark(
@@ -91,8 +85,16 @@ def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
         )
 
 
+def finish_begun(context: Context, name: str) -> None:
+    """Complete what a driver that was killed, or failed, had begun, before anything else is done for the view."""
+    view_id = context.catalog.view(name).view_id
+    if context.catalog.open_steps(view_id, "apply"):
+        with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+            finish_open_steps(context, lease, name)
+
+
 def finish_open_steps(context: Context, lease: Lease, name: str) -> None:
-    """Complete what a driver that was killed had begun."""
+    """The same under the view's apply lease."""
     view = context.catalog.view(name)
     for step in context.catalog.open_steps(view.view_id, "apply"):
         if "recompute" in step.intent:
@@ -170,14 +172,20 @@ def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
 
 def _committed_version(context: Context, view: ViewRecord, step: StepRecord) -> int:
     """The version of this step's commit; the view's present one if the net change was empty and Delta made none."""
+    commit = _commit_of(context, view, step)
+    return view.version if commit is None else commit.version
+
+
+def _commit_of(context: Context, view: ViewRecord, step: StepRecord) -> StoredCommit | None:
+    """The commit that this step has made to the view's table since the view's present version."""
     for limit in (_RECENT, None):
         commits = context.engine.history(view.location, limit)
         for commit in commits:
             if commit.facts.get("step") == step.step_id:
-                return commit.version
+                return commit
         if commits[-1].version <= view.version:
             break
-    return view.version
+    return None
 
 
 def _story(
@@ -220,6 +228,8 @@ def recompute(
         if not view.from_scratch:
             for leaf in context.catalog.leaves(view_id):
                 context.catalog.require_logged(leaf.table, csn)  # its changes from there on are wanted next
+        for below in Definition.load(view).views:
+            require_kept(context.catalog.view(below), csn)
         place = view.delta_location if _delta_goes_on(context, view, csn) else None
         intent = {"recompute": csn, "reason": reason, "delta": place}
         step = context.catalog.begin_step([lease, other], view_id, "apply", intent)
@@ -228,8 +238,10 @@ def recompute(
 
 
 def _delta_goes_on(context: Context, view: ViewRecord, csn: Csn) -> bool:
-    """Whether nothing in the view delta is of csns beyond, so that what follows can be added to it."""
-    behind = view.problem is None and view.method == "frontier" and high_water_mark(context, view) <= csn
+    """Whether nothing in the view delta is of csns beyond, of no leaf, so that what follows can be added to it."""
+    if view.problem is not None or view.method != "frontier":
+        return False
+    behind = all(leaf.time <= csn for leaf in context.catalog.leaves(view.view_id))
     return behind and not context.catalog.open_steps(view.view_id, "propagate")
 
 
@@ -246,7 +258,8 @@ def _recompute(
     definition = Definition.load(view)
     context.progress(f"{view.name}: recomputing at csn {csn}")
     delta_location = step.intent.get("delta")
-    if delta_location is None:
+    # Of a step that was left open, somebody may have propagated beyond it meanwhile.
+    if delta_location is None or not _delta_goes_on(context, view, csn):
         delta_location = context.place("deltas", f"{view.name}-{step.step_id}", view.view_id)
         remove_directory(delta_location)  # what an earlier try left
         create_delta_table(context, delta_location, view.stored)
@@ -255,10 +268,14 @@ def _recompute(
     tag, doing = _tag(view, step, csn), f"recomputing {view.name}"
     try:
         written = write_whole(context, definition, table, csn, tag, doing, rows=rows_before, anew=True)
-    except ExpressionFails as error:
-        # The tables have no answer at this csn and never will; the next refresh is to another.
-        context.catalog.finish_step(leases, step.step_id, {"failed": error.as_dict()})
-        raise
+    except (ExpressionFails, MomentBeforeHistory) as error:
+        # The tables have no answer at this csn and never will, or a view below was recomputed since the step began and
+        # has none any more. If it was not given before, the next refresh is to another.
+        commit = _commit_of(context, view, step)
+        if commit is None:
+            context.catalog.finish_step(leases, step.step_id, {"failed": error.as_dict()})
+            raise
+        written = Written(commit.version, commit.rows, commit.facts)
     rows, version = (written.rows, written.version) if written else (0, view.version)
     context.reached(DurablePoint.APPLY_COMMITTED)
     context.catalog.reset_view(
