@@ -107,8 +107,9 @@ def _stops(context: Context, view: ViewRecord, target: Csn) -> list[Csn]:
 
 def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, started: float) -> RefreshReport:
     """One view update; without ``to``, a view that another driver has brought further stays there."""
-    finish_begun(context, name)
     before = context.catalog.view(name)
+    # A view with a problem is recomputed anyhow.
+    begun = finish_begun(context, name) if before.problem is None else None
     definition = Definition.load(before)
     bring_below(context, definition, target)
     view = context.catalog.view(name)
@@ -125,6 +126,8 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
             applied = recompute(context, name, target, "FULL_IS_CHEAPER", started=started, alternatives=alternatives)
         else:
             applied = _incremental(context, view, definition, target, to, started, alternatives)
+    if begun is not None and applied.mode == "none":
+        applied = replace(begun, csn=applied.csn)
     seconds = time.monotonic() - started
     costs = dict(choice.seconds) if choice is not None else None
     return RefreshReport(name, before.csn, applied.csn, applied.mode, applied.reason, applied.rows, seconds, costs)

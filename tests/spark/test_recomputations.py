@@ -43,12 +43,14 @@ def test_a_recomputation_that_died_is_finished_before_what_came_after_it(
         patched.setattr(world.lake._context, "reached", die)
         with pytest.raises(Died):
             recompute_at(world, "v", csn)
-    world.run("INSERT INTO {r} VALUES (3, 3)")
-    newest = world.lake.capture()
+    newest = csn
     if propagated:
+        world.run("INSERT INTO {r} VALUES (3, 3)")
+        newest = world.lake.capture()
         world.lake.propagate("v", to=newest)
-    assert world.refresh("v").csn == newest
-    world.run("DELETE FROM {r} WHERE k = 3")
+    report = world.refresh("v")
+    assert (report.csn, report.mode) == (newest, "incremental" if propagated else "full")
+    world.run("DELETE FROM {r} WHERE k = 2")
     assert world.refresh("v").mode == "incremental"
     assert world.kept_from("v") == csn
     world.check_law("v")

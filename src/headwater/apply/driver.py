@@ -85,25 +85,29 @@ def require_reachable(context: Context, view: ViewRecord, csn: Csn) -> None:
         )
 
 
-def finish_begun(context: Context, name: str) -> None:
-    """Complete what a driver that was killed, or failed, had begun, before anything else is done for the view."""
+def finish_begun(context: Context, name: str) -> Applied | None:
+    """Complete what a driver that was killed, or failed, had begun, before anything else is done; a recomputation."""
     view_id = context.catalog.view(name).view_id
-    if context.catalog.open_steps(view_id, "apply"):
-        with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-            finish_open_steps(context, lease, name)
+    if not context.catalog.open_steps(view_id, "apply"):
+        return None
+    with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+        return finish_open_steps(context, lease, name)
 
 
-def finish_open_steps(context: Context, lease: Lease, name: str) -> None:
+def finish_open_steps(context: Context, lease: Lease, name: str) -> Applied | None:
     """The same under the view's apply lease."""
+    recomputed = None
     view = context.catalog.view(name)
     for step in context.catalog.open_steps(view.view_id, "apply"):
         if "recompute" in step.intent:
             with context.catalog.lease(
                 propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait
             ) as other:
-                _recompute(context, [lease, other], context.catalog.view(name), step, time.monotonic())
+                now = context.catalog.view(name)
+                recomputed = _recompute(context, [lease, other], now, step, time.monotonic())
         else:
             _install(context, lease, context.catalog.view(name), step, time.monotonic())
+    return recomputed
 
 
 def _tag(view: ViewRecord, step: StepRecord, csn: Csn) -> CommitTag:
