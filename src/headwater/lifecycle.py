@@ -55,6 +55,7 @@ from headwater.errors import (
     UnknownName,
     UnsupportedSql,
 )
+from headwater.later_columns import require_columns_that_stay, require_no_later_columns
 from headwater.measured import gather, require_feasible
 from headwater.pinning import table_rows
 from headwater.propagate.choosing import Wanted
@@ -204,7 +205,12 @@ def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
     views = _views_at(context, positioned, csn)
     names = {name: tuple(column for column, _ in columns) for name, columns in {**tables, **views}.items()}
     relations = _relations_at(context, tables, views, csn)
-    columns = _analyse(context, positioned, relations, names)
+    try:
+        columns = _analyse(context, positioned, relations, names)
+    except SqlAnalysisError as error:
+        if "UNRESOLVED_COLUMN" in str(error):
+            require_no_later_columns(context, tables, csn)
+        raise
     require_storable(columns, text)
     functions = context.engine.builtin_functions()
     try:
@@ -220,6 +226,7 @@ def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
         whole = [{name: TableUse(found[name], names[name]) for name in found} for found in (tables, views)]
         definition = Definition.from_scratch(text, whole[0], whole[1], context.engine.meaning(), reason)
     require_captured(context, definition)
+    require_columns_that_stay(context, definition, csn)
     output = [name for name, _ in columns]
     unknown = [name for name in statement.cluster_by if name not in output]
     if unknown:

@@ -90,3 +90,32 @@ def test_files_without_a_key_of_the_change_are_not_read(make_world: Callable[...
     assert world.refresh("v").mode == "incremental"
     world.run("DELETE FROM {small} WHERE k = 2003")
     assert world.refresh("v").mode == "incremental"
+
+
+UNITED = (
+    "SELECT a.k, a.x, u.v FROM a JOIN (SELECT k, v, 'b' AS tag FROM b UNION ALL SELECT k, v, 'c' AS tag FROM c) u "
+    "ON a.k = u.k AND a.tag = u.tag"
+)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["tree", "fates"])
+def test_a_table_beside_a_union_that_is_told_apart_by_a_tag(make_world: Callable[..., World], known: bool) -> None:
+    """One product of the union once got the changes that the other's tag had left."""
+    world = make_world("united")
+    world.make("a", "k INT, tag STRING, x INT", "(1, 'b', 10), (2, 'c', 20)")
+    world.make("b", "k INT, v INT", "(1, 100)")
+    world.make("c", "k INT, v INT", "(2, 200)")
+    if known:
+        world.lake.declare("a", primary_key="k")
+        world.lake.declare("b", foreign_key={"k": "a.k"})
+        world.lake.declare("c", foreign_key={"k": "a.k"})
+    world.create("v", UNITED, "" if known else "OPTIONS (strategy = 'tree')")
+    assert all(each.holds for each in world.lake.verify())
+    world.lake._context.sizes = Sizes(large_table=1, checked=0)
+    world.run("UPDATE {a} SET x = x + 1")
+    assert world.refresh("v").mode == "incremental"
+    world.run("INSERT INTO {a} VALUES (3, 'b', 30), (4, 'c', 40)")
+    world.run("INSERT INTO {b} VALUES (3, 300), (4, 400)")
+    world.run("INSERT INTO {c} VALUES (3, 301), (4, 401)")
+    assert world.refresh("v").mode == "incremental"
+    world.check_law("v")

@@ -51,6 +51,12 @@ def test_literals_are_of_the_type_of_the_column() -> None:
     assert {key: to_text(literal(key)) for key in shown} == shown
 
 
+def test_a_nul_is_in_no_literal_since_digits_behind_it_would_make_another_character() -> None:
+    assert text(["\0" + "01"]) == "`t`.`k` BETWEEN '' AND '\\001'"
+    assert text(["a\0b", "a\0c"]) == "(`t`.`k` BETWEEN 'a' AND 'a\\001' OR `t`.`k` BETWEEN 'a' AND 'a\\001')"
+    assert text(["a\0", "b", "c"], limit=1) == "`t`.`k` BETWEEN 'a' AND 'c'"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.none() | st.text(max_size=4).filter(lambda t: "\0" not in t), max_size=5), st.integers(1, 3))
 def test_strings_come_back_as_they_were_and_no_row_of_a_key_is_left_out(keys: list[str | None], limit: int) -> None:

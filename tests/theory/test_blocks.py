@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from headwater.algebra.plan import Plan, scans
+from headwater.algebra.plan import Join, Plan, Project, Union, scans
 from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import ZSet
 from headwater.context import Sizes
@@ -27,9 +27,9 @@ from headwater.propagate.stepping import Stepping
 from headwater.propagate.strategy import NTerm, change_over
 from headwater.propagate.tree_driver import Blocks
 from headwater.propagate.tree_stages import evaluate
-from headwater.sql.dialect import VerbatimSpark, named
+from headwater.sql.dialect import VerbatimSpark, column, named
 from headwater.sql.relations import COUNT, CSN, Sources
-from tests.theory.keyed import COLUMNS, joined, keyed_history
+from tests.theory.keyed import COLUMNS, joined, keyed_history, leaf
 
 
 class Tables:
@@ -79,6 +79,13 @@ class Engine:
     def run(self, text: str) -> list[tuple[Any, ...]]:
         self.statements += 1
         return self.connection.execute(self._translated(text)).fetchall()
+
+    def compute(self, text: str) -> str:
+        return text
+
+    def columns(self, text: str) -> list[tuple[str, str]]:
+        answer = self.connection.execute(self._translated(text))
+        return [(name, "bigint") for name, *_ in answer.description]
 
     def _translated(self, text: str) -> str:
         return sqlglot.transpile(text, read=VerbatimSpark, write="sqlite", unsupported_level=sqlglot.ErrorLevel.IGNORE)[
@@ -164,3 +171,34 @@ def test_the_law_holds_at_every_csn_for_every_strategy(wanted: Wanted) -> None:
             assert wanted is Wanted.AUTO or report["strategy"] == wanted.value
     assert found > 20
     assert staged or wanted in (Wanted.N_TERM, Wanted.RECOMPUTE, Wanted.AUTO)
+
+
+def tagged() -> Plan:
+    """Orders beside a union that tells its branches by a tag: in each product another condition over orders alone."""
+    orders, first, second = leaf(0, "o"), leaf(1, "l"), leaf(2, "l")
+    branches = tuple(
+        Project(lines, (("u.p", column(lines.attributes[0])), ("u.tag", exp.Literal.number(tag))))
+        for tag, lines in enumerate((first, second), start=1)
+    )
+    return Join(
+        (orders, Union(branches, ("u.p", "u.tag"))),
+        (
+            exp.EQ(this=column("o0.k"), expression=column("u.p")),
+            exp.EQ(this=column("o0.p"), expression=column("u.tag")),
+        ),
+    )
+
+
+@pytest.mark.parametrize("wanted", list(Wanted), ids=lambda each: each.value)
+def test_a_leaf_beside_a_union_is_kept_for_each_product_under_its_own_conditions(wanted: Wanted) -> None:
+    changes = {
+        "o": [(0, (1, 1, 10), 1), (0, (1, 2, 20), 1), (1, (1, 1, 11), 1), (1, (1, 2, 21), 1), (3, (1, 1, 10), -1)],
+        "l": [(0, (1, 100), 1), (2, (1, 101), 1), (2, (2, 200), 1)],
+    }
+    numbered = {table: [(Csn(csn), row, count) for csn, row, count in rows] for table, rows in changes.items()}
+    history, plan, interval = History(numbered, Csn(3)), tagged(), Interval(Csn(0), Csn(3))
+    expected = evaluate(change_over(plan, interval, history, NTerm()), ReferenceEngine(history))
+    answer, _ = change(plan, history, interval, wanted, Sizes(large_table=1))
+    for at in range(4):
+        assert counts(answer, at) == counts(expected, at), at
+    assert len(counts(expected, 3)) == 4

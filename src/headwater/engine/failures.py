@@ -129,6 +129,14 @@ def reading_table(table: str, version: int, doing: str) -> Iterator[None]:
         raise table_failure(error, table, version, doing) from error
 
 
+def after_a_change_of_columns(table: str) -> str:
+    """Putting a column back would not help: there are changed rows that were written without it."""
+    return (
+        "Drop the view and create it again on the columns that there are; to keep it, on whatever has the old names "
+        f"now, start over with lake.resync({table!r}) (headwater resync {table})."
+    )
+
+
 def table_failure(error: Exception, table: str, version: int, doing: str) -> HeadwaterError:
     name = condition(error)
     text = f"{name} {error}"
@@ -141,13 +149,15 @@ def table_failure(error: Exception, table: str, version: int, doing: str) -> Hea
             version=at,
             remedy=_RESYNC.format(table=table),
         )
-    if ("INCOMPATIBLE" in name and "SCHEMA" in name) or name.startswith("UNRESOLVED_COLUMN"):
+    overwritten = "INCOMPATIBLE" in name and "SCHEMA" in name
+    if overwritten or name.startswith("UNRESOLVED_COLUMN"):
+        # Where columns are not mapped by name, Delta reads no feed once any of them is gone.
+        which = "" if overwritten else " that the view uses"
         return SchemaChanged(
-            f"A column of {table!r} that the view uses was dropped, renamed or retyped by version {version}: "
-            f"{_first_lines(error)}",
+            f"A column of {table!r}{which} was dropped, renamed or retyped by version {version}: {_first_lines(error)}",
             table=table,
             version=version,
-            remedy="Put the column back, or drop the view and create it on the new columns.",
+            remedy=after_a_change_of_columns(table),
         )
     if any(sign in text for sign in _LOST_HISTORY) or "FileNotFound" in text or "does not exist" in text:
         return HistoryLost(

@@ -24,7 +24,7 @@ from headwater.catalog.records import JsonObject, LeafTime, StepRecord, ViewReco
 from headwater.context import Context, propagate_lease
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.durable import DurablePoint
-from headwater.engine.failures import is_driver_failure, table_failure, translated
+from headwater.engine.failures import after_a_change_of_columns, is_driver_failure, table_failure, translated
 from headwater.engine.files import bytes_added
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
@@ -35,7 +35,9 @@ from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.stepping import Prepared, Stepping
 from headwater.propagate.targets import frontier_of, step_targets
 from headwater.propagate.tree_driver import Blocks
+from headwater.sources.column_names import names_after
 from headwater.sql.dialect import to_text
+from headwater.sql.relations import consecutive
 from headwater.sql.storage import table_at
 
 Feed: TypeAlias = tuple[str, Interval]
@@ -278,15 +280,17 @@ def _reading(
 
 
 def _require_schema(context: Context, definition: Definition, moments: CatalogMoments, feeds: Collection[Feed]) -> None:
-    """Every changed table must still have the columns that the view uses, of the same types."""
-    newest: dict[str, Csn] = {}
+    """Every changed table must still have the columns that the view uses: the same ones, of the same types."""
+    spans: dict[str, Interval] = {}
     for table, interval in feeds:
-        newest[table] = max(newest.get(table, interval.end), interval.end)
-    for table, csn in newest.items():
+        known = spans.get(table, interval)
+        spans[table] = Interval(min(known.start, interval.start), max(known.end, interval.end))
+    for table, span in spans.items():
         used = definition.used_columns(table)
         if not used or moments.mirror(table) is not None:  # a mirror's columns are those that it was made with
             continue
-        version = moments.version(table, csn)
+        _require_same_columns(context, moments, table, span, used)
+        version = moments.version(table, span.end)
         try:
             frame = context.engine.query(to_text(table_at(moments.location(table), version, used)))
             found = dict(context.engine.columns(frame))
@@ -300,7 +304,32 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
                     f"{found.get(name, 'missing')} at version {version}.",
                     table=table,
                     version=version,
-                    remedy="Change it back, or drop the view and create it again on the new type.",
+                    remedy=after_a_change_of_columns(table),
+                )
+
+
+def _require_same_columns(
+    context: Context, moments: CatalogMoments, table: str, span: Interval, used: Collection[str]
+) -> None:
+    """Wherever rows changed, no other column may have the name of one that the view uses.
+
+    Columns are renamed and dropped by commits without a csn: where all versions are numbered there is nothing to ask.
+    """
+    before, last = moments.version(table, span.start), moments.version(table, span.end)
+    numbered = sorted({unit.version for unit in context.catalog.units(table, span.start, span.end)})
+    between = set(range(before + 1, last + 1)).difference(numbered)
+    if not between:
+        return
+    commits = context.source.renaming_commits(table, moments.location(table), between)
+    for version, *_ in consecutive(numbered):
+        for name, now in names_after(used, [each for each in commits if each.version < version]).items():
+            if now != name.lower():
+                what = "been dropped" if now is None else f"the name {now}"
+                raise SchemaChanged(
+                    f"Column {name} of {table!r} has {what} at version {version}, where rows change.",
+                    table=table,
+                    version=version,
+                    remedy=after_a_change_of_columns(table),
                 )
 
 

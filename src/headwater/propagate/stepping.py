@@ -23,7 +23,7 @@ from typing import Protocol, TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.apart import Joined, apart, in_order, of_keys
+from headwater.algebra.apart import Joined, apart, in_order, of_keys, with_scans
 from headwater.algebra.grid import Grid
 from headwater.algebra.nodes import Aggregate, origin, scans_below
 from headwater.algebra.plan import Attribute, LeafId, Plan, Scan, scans
@@ -115,7 +115,8 @@ class Stepping:
         self.stack = stack
         self._steps = 0
         self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
-        self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept
+        self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept, by the names of these
+        self._names: dict[str, list[object]] = {}
 
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
         if self.steps(queries):
@@ -259,14 +260,30 @@ class Stepping:
         self._steps += 1
         return f"step#{self._steps}"
 
+    def named(self, alias: str, rows: object) -> str:
+        """A name for some rows of a leaf; ``rows`` says which.
+
+        A leaf may stand in several products of a union, and by the conditions of each other rows of it take part.
+        """
+        known = self._names.setdefault(alias, [])
+        if rows not in known:
+            known.append(rows)
+        return f"{alias}#{known.index(rows) + 1}"
+
+    def kept_rows(self, scan: Scan, interval: Interval) -> int | None:
+        """Rows of a leaf's changes that are kept, under all their names; None if none are."""
+        names = [f"{scan.alias}#{number + 1}" for number in range(len(self._names.get(scan.alias, ())))]
+        found = [self.kept[name, interval] for name in names if (name, interval) in self.kept]
+        return sum(found) if found else None
+
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """A column of what is kept that equals a key of a large table; ``nulls``: NULL equals NULL."""
+    """A column of what is kept that equals a key of a large table, told by its ``attribute``; ``nulls``: NULL too."""
 
     column: str
     grid: Grid
-    table: str
+    attribute: Attribute
     key: str
     nulls: bool
 
@@ -284,7 +301,7 @@ class _Run:
         self._sizes = stepping.sizes
         self._inputs: dict[tuple[str, ...], InputSize] = {}
         self._rows: dict[str, int | None] = {}
-        self._within: dict[tuple[LeafChange, str], list[exp.Expr]] = {}  # by what is kept and the table that it meets
+        self._spans: dict[tuple[LeafChange, _Meeting], exp.Expr] = {}  # where the keys of what is kept lie
 
     def prepared(self, queries: Sequence[Query]) -> Prepared:
         queries = self._with_leaf_changes(queries)
@@ -305,34 +322,43 @@ class _Run:
         return frozenset(alias for alias, rows in self._rows.items() if few(rows, self._sizes))
 
     def _with_leaf_changes(self, queries: Sequence[Query]) -> list[Query]:
-        """Keep the changes of all leaves, in one job; queries whose change is empty fall away."""
+        """Keep the changes of all leaves, in one job; queries whose change is empty fall away.
+
+        What is kept of a leaf has a name of its own by the conditions that it was kept under.
+        """
         texts: dict[LeafChange, str] = {}
         rows: dict[LeafChange, int] = {}
-        meetings: dict[LeafChange, list[_Meeting]] = {}
+        meetings: dict[LeafChange, dict[_Meeting, None]] = {}
+        over: list[Query] = []
         for query in queries:
             product = Joined.of(query.plan)
+            changed: dict[str, Scan] = {}
             for scan in scans(query.plan):
                 term = query.terms[scan.leaf]
                 if not isinstance(term, BaseDelta | Patched):
                     continue
-                key = (scan.alias, term.interval)
                 if self._stepping.is_kept(scan):
                     self._rows[scan.alias] = self._stepping.known_rows(scan.table, term.interval)
-                elif key in self._sources.changed and key in self._stepping.kept:
+                    continue
+                own = [each for each in product.conditions if attributes_of(each) <= set(scan.attributes)]
+                kept_as = self._stepping.named(scan.alias, [to_text(each) for each in own])
+                changed[scan.alias] = replace(scan, alias=kept_as)
+                key = (kept_as, term.interval)
+                if key in self._sources.changed and key in self._stepping.kept:
                     rows[key] = self._stepping.kept[key]  # an earlier stage needed them too
                 else:
-                    own = [each for each in product.conditions if attributes_of(each) <= set(scan.attributes)]
                     texts[key] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
-                    meetings[key] = self._meetings(scan, product)
+                    meetings.setdefault(key, {}).update(dict.fromkeys(self._meetings(scan, product)))
+            over.append(replace(query, plan=with_scans(query.plan, changed)))
         spreads = {key: [each.spread for each in found] for key, found in meetings.items()}
         for key, kept in self._stepping.stage_leaves(texts, spreads).items():
-            self._keep(*key, kept, meetings[key])
+            self._keep(*key, kept, list(meetings[key]))
             rows[key] = kept.rows
         self._stepping.kept.update(rows)
         empty = {key for key, count in rows.items() if not count}
         for (alias, _), count in rows.items():
             self._rows[alias] = max(count, self._rows.get(alias) or 0)
-        return [left for query in queries if (left := _without(query, empty)) is not None]
+        return [left for query in over if (left := _without(query, empty)) is not None]
 
     def _stepped(self, query: Query) -> Query | None:
         product = Joined.of(query.plan)
@@ -366,8 +392,7 @@ class _Run:
             return order
         change = (start.alias, interval_of(query.terms[start.leaf]))
         for index in order[1:]:
-            each = product.inputs[index]
-            if isinstance(each, Scan) and (change, each.alias) in self._within:
+            if self._within(change, start, product.inputs[index], product):
                 return [order[0], index, *(other for other in order[1:] if other != index)]
         return order
 
@@ -397,22 +422,29 @@ class _Run:
             spans = None if cells is None else meeting.grid.spans(cells)
             if spans is not None:
                 condition = spans_condition(column(meeting.key), spans, nulls_meet=meeting.nulls)
-                self._within.setdefault(((alias, interval), meeting.table), []).append(condition)
+                self._spans[(alias, interval), meeting] = condition
 
     def _meetings(self, start: Scan, product: Joined) -> list[_Meeting]:
         """Where a change meets a large table by a key."""
+        return [found for each in product.inputs for found in self._meetings_with(each, start, product)]
+
+    def _meetings_with(self, each: Plan, start: Scan, product: Joined) -> list[_Meeting]:
+        if not isinstance(each, Scan) or each.leaf == start.leaf:
+            return []
         own = dict(zip(start.attributes, start.columns, strict=True))
+        names = dict(zip(each.attributes, each.columns, strict=True))
         found = []
-        for each in product.inputs:
-            if not isinstance(each, Scan) or each.alias == start.alias:
-                continue
-            names = dict(zip(each.attributes, each.columns, strict=True))
-            for value, key, condition in equalities(product.conditions, start.attributes, each.attributes):
-                grid = self._stepping.grid(each, key)
-                if grid is not None and isinstance(value, exp.Column):
-                    nulls = isinstance(condition, exp.NullSafeEQ)
-                    found.append(_Meeting(own[value.name], grid, each.alias, names[key], nulls))
+        for value, key, condition in equalities(product.conditions, start.attributes, each.attributes):
+            grid = self._stepping.grid(each, key)
+            if grid is not None and isinstance(value, exp.Column):
+                nulls = isinstance(condition, exp.NullSafeEQ)
+                found.append(_Meeting(own[value.name], grid, key, names[key], nulls))
         return found
+
+    def _within(self, change: LeafChange, start: Scan, each: Plan, product: Joined) -> list[exp.Expr]:
+        """In which ranges of its keys a kept change meets an input, by the conditions of this product alone."""
+        found = [self._spans.get((change, meeting)) for meeting in self._meetings_with(each, start, product)]
+        return [condition for condition in found if condition is not None]
 
     def _limited(self, query: Query) -> Query:
         """Of a node or another view, only rows that the kept change meets need to be had; of a large table, files.
@@ -427,37 +459,42 @@ class _Run:
         kept = self._sources.changed.get(change)
         if kept is None:
             return query
-        names = dict(zip(start.attributes, start.columns, strict=True))
         inputs: list[Plan] = [start]
         for each in product.inputs[1:]:
+            if isinstance(each, Scan) and not isinstance(query.terms[each.leaf], BaseDelta):
+                each = self._only_met(each, start, change, kept, product)
             inputs.append(each)
-            if not isinstance(each, Scan) or isinstance(query.terms[each.leaf], BaseDelta):
-                continue
-            limited = replace(each, alias=f"{each.alias} of {start.alias} {change[1]}")
-            if (change, each.alias) in self._within:
-                inputs[-1] = limited
-                condition = exp.and_(*self._within[change, each.alias])
-                within = {**self._sources.within, limited.alias: condition}
-                kept_too = {
-                    (limited.alias, interval): name
-                    for (alias, interval), name in self._sources.changed.items()
-                    if alias == each.alias
-                }
-                changed = {**self._sources.changed, **kept_too}
-                self._sources = replace(self._sources, within=within, changed=changed)
-            if self._stepping.is_derived(each):
-                own = dict(zip(each.attributes, each.columns, strict=True))
-                found = equalities(product.conditions, start.attributes, each.attributes)
-                pairs = tuple(
-                    (own[attribute], renamed(value, names))
-                    for value, attribute, condition in found
-                    if isinstance(condition, exp.EQ)
-                )
-                if pairs:
-                    inputs[-1] = limited
-                    only = {**self._sources.only, limited.alias: Only(kept, pairs)}
-                    self._sources = replace(self._sources, only=only)
         return replace(query, plan=replace(product, inputs=tuple(inputs)).plan())
+
+    def _only_met(self, each: Scan, start: Scan, change: LeafChange, kept: str, product: Joined) -> Scan:
+        """The scan under a name that stands for what a kept change meets of it; as it is where that is not known."""
+        within = self._within(change, start, each, product)
+        pairs: tuple[tuple[str, exp.Expr], ...] = ()
+        if self._stepping.is_derived(each):
+            names = dict(zip(start.attributes, start.columns, strict=True))
+            own = dict(zip(each.attributes, each.columns, strict=True))
+            pairs = tuple(
+                (own[attribute], renamed(value, names))
+                for value, attribute, condition in equalities(product.conditions, start.attributes, each.attributes)
+                if isinstance(condition, exp.EQ)
+            )
+        if not within and not pairs:
+            return each
+        meant = (kept, [to_text(condition) for condition in within], [(name, to_text(value)) for name, value in pairs])
+        limited = replace(each, alias=self._stepping.named(f"{each.alias} of {start.alias} {change[1]}", meant))
+        # Its own changes, where it has some in this query, stay what they are.
+        changed = {
+            (limited.alias, interval): name
+            for (alias, interval), name in self._sources.changed.items()
+            if alias == each.alias
+        }
+        self._sources = replace(self._sources, changed={**self._sources.changed, **changed})
+        if within:
+            conditions = {**self._sources.within, limited.alias: exp.and_(*within)}
+            self._sources = replace(self._sources, within=conditions)
+        if pairs:
+            self._sources = replace(self._sources, only={**self._sources.only, limited.alias: Only(kept, pairs)})
+        return limited
 
 
 def _key(plan: Plan) -> tuple[str, ...]:

@@ -233,7 +233,7 @@ class Blocks:
         for scan in found:
             if scan.leaf in report.changed:
                 own = frozenset([scan.leaf])
-                kept = stepping.kept.get((scan.alias, interval))
+                kept = stepping.kept_rows(scan, interval)
                 told = stepping.known_rows(scan.table, interval)
                 if kept is not None:
                     report.found.setdefault(own, {"rows": kept})

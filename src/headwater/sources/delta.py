@@ -7,7 +7,7 @@ read the table, through Connect too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headwater.engine.failures import reading_table, translated
@@ -49,6 +49,7 @@ REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT"}
 )
 _FEED = "delta.enableChangeDataFeed"
+_MAPPING = "delta.columnMapping.mode"
 _LOOKS = (5, 100, None)  # commits to look at: nearly always the first few are all that is new
 
 
@@ -138,6 +139,28 @@ class DeltaSource:
                 "capture more often than the log is cleaned (delta.logRetentionDuration).",
             )
         return new
+
+    def renaming_commits(self, table: str, location: str, versions: Collection[int]) -> list[StoredCommit]:
+        """Of some commits those that may rename or drop columns; none of them may be missing from the log."""
+        first = min(versions)
+        with reading_table(table, first, f"reading the history of {table}"):
+            for limit in _LOOKS:
+                found = self.engine.history(location, limit)
+                if found[-1].version <= first or limit is None or len(found) < limit:
+                    break
+            wanted = [commit for commit in found if commit.version in versions]
+            if len(wanted) == len(versions):
+                return wanted
+            described = self.engine.query(f"DESCRIBE DETAIL {to_text(current_table(location))}").collect()[0]  # one row
+        if (described["properties"] or {}).get(_MAPPING, "none") == "none":  # columns keep the names in their files
+            return []
+        raise HistoryLost(
+            f"The commits of {table!r} from version {first} on are no longer in its log, so nobody knows whether "
+            "its columns are the same ones.",
+            table=table,
+            version=first,
+            remedy=f"Start over from its present with lake.resync({table!r}) (headwater resync {table}).",
+        )
 
     def check_readable(self, table: str, commits: Sequence[StoredCommit]) -> None:
         """Raise unless the changes of these commits are in the change feed of one and the same table."""

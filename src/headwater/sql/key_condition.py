@@ -53,9 +53,23 @@ def spans_condition(column: exp.Expr, spans: Iterable[Span], *, nulls_meet: bool
 
 
 def _within(column: exp.Expr, each: KeyRange) -> exp.Expr:
-    if each.low == each.high:
-        return exp.EQ(this=column.copy(), expression=literal(each.low))
-    return exp.Between(this=column.copy(), low=literal(each.low), high=literal(each.high))
+    low, high = _with_a_spelling(each)
+    if low == high:
+        return exp.EQ(this=column.copy(), expression=literal(low))
+    return exp.Between(this=column.copy(), low=literal(low), high=literal(high))
+
+
+def _with_a_spelling(each: KeyRange) -> tuple[Key, Key]:
+    r"""The range, wider where an end has a NUL: of that, ``\0``, Spark makes another character if digits follow.
+
+    What comes before the NUL is smaller than the key, and with the next character behind it larger.
+    """
+    low, high = each.low, each.high
+    if isinstance(low, str):
+        low = low.partition("\0")[0]
+    if isinstance(high, str) and "\0" in high:
+        high = high.partition("\0")[0] + "\1"
+    return low, high
 
 
 def literal(key: Key) -> exp.Expr:

@@ -55,8 +55,11 @@ _TAIL = """
   it on.
 - What happened while the feed was off, in versions whose files VACUUM has removed, or before a table was replaced
   can't be known: the error names table and version, other views go on, and `resync` begins anew with the table.
-- A column that a view uses must keep its name and type. Columns may be added at any time; those that no view uses may
-  go.
+- A column that a view uses must keep its name and type, and be the same column: another one that has taken its name is
+  told. Columns may be added at any time; those that no view uses may go, by DROP COLUMN. A commit that overwrites the
+  schema and drops any column is told, since Delta reads no changes across it; `resync` begins anew with the table.
+- A column that was added, renamed or dropped is seen by CREATE once a row has changed, or after `resync`; until then a
+  view on it is not made.
 - Delta commit timestamps order the commits of several tables. On one machine that is exact; give `clock_skew` if
   writers run on machines whose clocks disagree.
 """

@@ -162,18 +162,22 @@ def partial_totals(sums: Sequence[Sum], count: exp.Expr | None) -> list[exp.Expr
         counted = exp.Case(ifs=[exp.If(this=known, true=weight.copy())], default=bigint(0))
         found.append(named(_coalesced(exp.Sum(this=counted)), each.known))
         if each.kind is not SumKind.COUNT:
-            value = exp.Cast(this=each.argument.copy(), to=exp.var(each.total))
-            signed = value if count is None else _times(value, count, each.total)
+            kind = each.total if count is None else _type_of_changes(each)
+            value = exp.Cast(this=each.argument.copy(), to=exp.var(kind))
+            signed = value if count is None else _times(value, count, kind)
             total = exp.Anonymous(this="coalesce", expressions=[exp.Sum(this=signed), _zero(each)])
-            found.append(named(exp.Cast(this=total, to=exp.var(each.total)), each.amount))
+            found.append(named(exp.Cast(this=total, to=exp.var(kind)), each.amount))
     return found
+
+
+def _type_of_changes(each: Sum) -> str:
+    """A sum that bigint can hold may change by more than that: where the smallest value goes, by 2^63."""
+    return "decimal(30,0)" if each.kind is SumKind.SUM and each.total == "bigint" else each.total
 
 
 def _times(value: exp.Expr, count: exp.Expr, total: str) -> exp.Expr:
     """A value as often as its count says; counts are nearly always 1 or -1, and a product would change the type."""
     product: exp.Expr = exp.Mul(this=value.copy(), expression=exp.Cast(this=count.copy(), to=exp.var("DECIMAL(10,0)")))
-    if total == "bigint":
-        product = exp.Mul(this=value.copy(), expression=count.copy())
     return exp.Case(
         this=count.copy(),
         ifs=[
