@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.algebra.nodes import Aggregate, Match
+from headwater.algebra.nodes import Aggregate, Match, all_expressions
 from headwater.algebra.plan import Join, Plan, Project, scans
 from headwater.errors import SqlAnalysisError, UnsupportedSql
 from headwater.explain import _tree
 from headwater.sql.constructs import REFUSED
+from headwater.sql.dialect import to_text
 from headwater.sql.lower import lower
 from tests.spark.constructs import TABLES as KEPT_TABLES
 from tests.spark.constructs import VIEWS as KEPT_VIEWS
@@ -178,6 +179,13 @@ def test_refused_with_its_code_and_place(construct: object) -> None:
         ("NONDETERMINISTIC", "SELECT TIMESTAMP ' Tomorrow ' AS d FROM r"),
         ("NONDETERMINISTIC", "SELECT aes_encrypt('a', 'b') AS d FROM r"),
         ("INLINE_TABLE", "VALUES (1)"),
+        ("SUBQUERY", "SELECT v > (SELECT max(w) FROM s) AS big, count(*) AS n FROM r GROUP BY big"),
+        ("SUBQUERY", "SELECT k, e FROM r LATERAL VIEW explode(array((SELECT max(w) FROM s))) x AS e"),
+        ("CORRELATION", "SELECT q.e FROM r, LATERAL (SELECT explode(array(r.v, s.w)) AS e FROM s WHERE s.k = r.k) q"),
+        (
+            "OTHER",
+            "SELECT n, rank() OVER w AS m FROM (SELECT rank() OVER w AS n FROM r) q WINDOW w AS (ORDER BY n)",
+        ),
     ],
 )
 def test_once_accepted_and_wrong(code: str, text: str) -> None:
@@ -246,3 +254,38 @@ def test_distinct_in_a_correlated_subquery() -> None:
     with pytest.raises(UnsupportedSql) as refusal:
         lower("SELECT x.w FROM r, LATERAL (SELECT DISTINCT w FROM s WHERE s.k < r.k) x", TABLES, functions=None)
     assert refusal.value.code == "CORRELATION"
+
+
+def expressions(text: str) -> list[str]:
+    lowered = lower(text, TABLES, functions=None)
+    return [to_text(value) for value in all_expressions(lowered.plan, lowered.nodes)]
+
+
+def test_a_window_keeps_the_definition_of_its_own_query() -> None:
+    """The outer w was once put in the place of the inner one."""
+    found = expressions(
+        "SELECT n, rank() OVER w AS m FROM (SELECT k, v, rank() OVER w AS n FROM r WINDOW w AS (ORDER BY k)) q "
+        "WINDOW w AS (ORDER BY v)"
+    )
+    assert "RANK() OVER (ORDER BY `r.k`)" in found
+    assert "RANK() OVER (ORDER BY `r.v`)" in found
+
+
+def test_not_in_inside_an_aggregate_knows_of_its_not() -> None:
+    """What would be NULL makes NOT IN false: it needs to know whether there is a NULL on either side."""
+    found = expressions("SELECT k, sum(CASE WHEN v NOT IN (SELECT w FROM s) THEN 1 ELSE 0 END) AS n FROM r GROUP BY k")
+    (total,) = [each for each in found if each.startswith("SUM")]
+    assert "`r.v` IS NULL" in total
+    assert "COUNT(`s.w`)" in found
+
+
+def test_the_key_that_stands_in_an_expression_is_found_by_sparks_precedence() -> None:
+    """v | k & 3 is v | (k & 3), in which v | k does not stand."""
+    assert "`group#1.k2` | `group#1.k1` & 3" in expressions("SELECT v | k & 3 AS b FROM r GROUP BY v | k, k, v")
+
+
+def test_what_stands_for_a_column_is_held_together() -> None:
+    lateral = "SELECT q.z FROM (SELECT k, v + 1 AS y FROM r) p, LATERAL (SELECT w * p.y AS z FROM s WHERE s.k = p.k) q"
+    assert "(`s.w` * (`r.v` + 1))" in expressions(lateral)
+    using = "SELECT x.k FROM (SELECT k, k > 1 OR v > 1 AS f FROM r) x JOIN (SELECT w = 1 AS f FROM s) y USING (f)"
+    assert "(`r.k` > 1 OR `r.v` > 1) = (`s.w` = 1)" in expressions(using)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from headwater.algebra.plan import Attribute, Filter, Generate, Join, Plan, Project, Scan, Union, scans
+from headwater.algebra.plan import Attribute, Filter, Generate, Join, Plan, Project, Scan, Union, expressions, scans
 from headwater.algebra.sums import Sum, totals_of
 from headwater.algebra.time import Csn, Interval
 from headwater.algebra.zset import Row, ZSet
@@ -155,6 +155,20 @@ def scans_below(node: str, nodes: Nodes) -> Iterator[Scan]:
 def blocks_of(plan: Plan, nodes: Nodes) -> tuple[Plan, ...]:
     """The linear blocks: the plan itself and what each node is over."""
     return (plan, *(below for node in nodes.values() for below in node.inputs))
+
+
+def all_expressions(plan: Plan, nodes: Nodes) -> Iterator[exp.Expr]:
+    """Every expression of the plan, of its nodes and below them."""
+    for block in blocks_of(plan, nodes):
+        yield from expressions(block)
+    for node in nodes.values():
+        match node:
+            case Aggregate(values=values) | Window(values=values):
+                yield from (value for _, value in values)
+            case Match(conditions=conditions):
+                yield from conditions
+            case Top(order=order):
+                yield from order
 
 
 def origin(plan: Plan, attribute: Attribute, nodes: Nodes) -> tuple[Scan, str] | None:

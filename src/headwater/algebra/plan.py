@@ -119,6 +119,27 @@ def leaves(plan: Plan) -> frozenset[LeafId]:
     return frozenset(scan.leaf for scan in scans(plan))
 
 
+def expressions(plan: Plan) -> Iterator[exp.Expr]:
+    """Every expression of a plan."""
+    match plan:
+        case Filter(child=child, condition=condition):
+            yield condition
+            yield from expressions(child)
+        case Project(child=child, outputs=outputs):
+            yield from (value for _, value in outputs)
+            yield from expressions(child)
+        case Generate(child=child, generator=generator):
+            yield generator
+            yield from expressions(child)
+        case Join(children=children, conditions=conditions):
+            yield from conditions
+            for child in children:
+                yield from expressions(child)
+        case Union(children=children):
+            for child in children:
+                yield from expressions(child)
+
+
 def validate(plan: Plan) -> None:
     """Raise ValueError unless leaf ids are 0..n-1 in order and attribute names of leaves are unique."""
     found = list(scans(plan))

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.failures import translated, user_sql
+from headwater.engine.meaning import MEANING
 from headwater.engine.staging import Staging
+from headwater.engine.type_text import type_text
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, current_table
 from headwater.sql.storage import CHANGED, count_sql
@@ -88,19 +90,6 @@ class StoredCommit:
         return own if isinstance(own, dict) else {}
 
 
-# Session settings on which the value of an expression may depend: a view keeps those that it was created under.
-MEANING = (
-    "spark.sql.session.timeZone",
-    "spark.sql.ansi.enabled",
-    "spark.sql.caseSensitive",
-    "spark.sql.legacy.timeParserPolicy",
-    "spark.sql.decimalOperations.allowPrecisionLoss",
-    "spark.sql.mapKeyDedupPolicy",
-    "spark.sql.parser.escapedStringLiterals",
-    "spark.sql.timestampType",
-)
-
-
 class SparkEngine:
     """``session`` is asked for the session at its first use: looking at a lake (status, explain) needs none.
 
@@ -112,6 +101,7 @@ class SparkEngine:
         self._started: SparkSession | None = None
         self._starting = threading.Lock()
         self._own = threading.local()
+        self._defaults: dict[str, str | None] = {}
         self._rows: dict[str, tuple[int, int]] = {}  # of tables that we write, with the version that has them
         self.staging = Staging(lambda: self._work, scratch)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
@@ -153,7 +143,7 @@ class SparkEngine:
             return frame
 
     def columns(self, frame: DataFrame) -> tuple[tuple[str, str], ...]:
-        return tuple((field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+        return tuple((field.name, type_text(field.dataType)) for field in frame.schema.fields)
 
     def builtin_functions(self) -> frozenset[str]:
         with translated("listing Spark's functions"):
@@ -294,9 +284,19 @@ class SparkEngine:
         return own
 
     def meaning(self) -> dict[str, str]:
-        """The settings of this session that decide what expressions mean."""
-        found = {key: self.spark.conf.get(key, None) for key in MEANING}
+        """The settings of this session that decide what a text means."""
+        found = {key: self._value(self.spark, key) for key in MEANING}
         return {key: value for key, value in found.items() if value is not None}
+
+    def _value(self, session: SparkSession, key: str) -> str | None:
+        """What a setting is in a session, also if nobody has set it; None if this Spark does not know it."""
+        value: str | None = session.conf.get(key, None)
+        if value is None and key not in self._defaults:
+            try:
+                self._defaults[key] = session.conf.get(key)
+            except Exception:  # noqa: BLE001 (classic and Connect raise different ones)
+                self._defaults[key] = None
+        return self._defaults[key] if value is None else value
 
     @property
     def fails_on_overflow(self) -> bool:
@@ -306,7 +306,7 @@ class SparkEngine:
     @contextmanager
     def under(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Compute with the settings that a view was created under; costs little when the session has them."""
-        different = {key: value for key, value in settings.items() if self._work.conf.get(key, None) != value}
+        different = {key: value for key, value in settings.items() if self._value(self._work, key) != value}
         with _setting(self._work, different):
             yield
 

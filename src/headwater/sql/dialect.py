@@ -9,15 +9,17 @@ the user's own text is compared with that of our reading (``headwater.engine.ana
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.parser import IsPredicatePrecedence
+from sqlglot.tokenizer_core import Token, TokenType
 
 from headwater.errors import SqlSyntaxError
+from headwater.sql.operators import with_parentheses
 
 
 class TypedLiteral(exp.Expression):
@@ -38,6 +40,27 @@ _TRANSLATED = frozenset(
 )
 
 
+# Operators on values that bind looser than a sum, the tightest first.
+_LOOSER_THAN_SUMS: tuple[dict[tuple[TokenType, ...], type[exp.Expr]], ...] = (
+    {
+        (TokenType.LT, TokenType.LT): exp.BitwiseLeftShift,
+        (TokenType.GT, TokenType.GT): exp.BitwiseRightShift,
+    },
+    {(TokenType.AMP,): exp.BitwiseAnd},
+    {(TokenType.CARET,): exp.BitwiseXor},
+    {(TokenType.PIPE,): exp.BitwiseOr},
+    {
+        (TokenType.EQ,): exp.EQ,
+        (TokenType.NEQ,): exp.NEQ,
+        (TokenType.NULLSAFE_EQ,): exp.NullSafeEQ,
+        (TokenType.GT,): exp.GT,
+        (TokenType.GTE,): exp.GTE,
+        (TokenType.LT,): exp.LT,
+        (TokenType.LTE,): exp.LTE,
+    },
+)
+
+
 class VerbatimSpark(Spark):
     NORMALIZE_NOT_NULL = False
 
@@ -47,6 +70,12 @@ class VerbatimSpark(Spark):
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         STRICT_CAST = True
+        TERM = {  # noqa: RUF012
+            TokenType.PLUS: exp.Add,
+            TokenType.DASH: exp.Sub,
+            TokenType.DPIPE: exp.DPipe,
+        }
+        IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.HIGH  # beside IN and LIKE
         FUNCTION_PARSERS = {  # noqa: RUF012
             **{name: how for name, how in Spark.Parser.FUNCTION_PARSERS.items() if name not in _TRANSLATED},
             "SUBSTR": lambda self: _spelled(self._parse_substring(), "SUBSTR"),
@@ -64,6 +93,46 @@ class VerbatimSpark(Spark):
             )
         }
 
+        def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:  # noqa: ARG002 (sqlglot's signature)
+            """A value, or a predicate over one: comparisons are read with the values."""
+            return cast("exp.Expr | None", self._parse_range())
+
+        def _parse_bitwise(self) -> exp.Expr | None:
+            """A value as Spark has it: what stands on either side of IN, LIKE or BETWEEN, comparisons among it."""
+            return self._parse_operators(len(_LOOSER_THAN_SUMS))
+
+        def _parse_operators(self, levels: int) -> exp.Expr | None:
+            if levels == 0:
+                return cast("exp.Expr | None", self._parse_term())
+            this = self._parse_operators(levels - 1)
+            while (kind := self._match_operator(_LOOSER_THAN_SUMS[levels - 1])) is not None:
+                this = self.expression(kind(this=this, expression=self._parse_operators(levels - 1)))
+            return this
+
+        def _match_operator(self, kinds: dict[tuple[TokenType, ...], type[exp.Expr]]) -> type[exp.Expr] | None:
+            for spelled, kind in kinds.items():
+                if self._match_pair(*spelled) if len(spelled) == 2 else self._match(*spelled):
+                    return kind
+            return None
+
+        def _parse_unary(self) -> exp.Expr | None:
+            """COLLATE binds tighter than any operator."""
+            this: exp.Expr | None = super()._parse_unary()
+            while self._match(TokenType.COLLATE):
+                collated = exp.Collate(this=this, expression=self._parse_column())
+                self._normalize_collate(collated)
+                this = self.expression(collated)
+            return this
+
+        def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
+            """Variables compare without case, like all names: X -> x + 1 has no column in it."""
+            variables = {each.name.lower(): each.name for each in expressions}
+            for column in node.find_all(exp.Column) if node is not None else ():
+                first = column.parts[0]
+                if first.name.lower() in variables:
+                    first.set("this", variables[first.name.lower()])
+            return cast("exp.Expr | None", super()._replace_lambda(node, expressions))
+
         def _parse_interval(self, *args: Any, **options: Any) -> exp.Expr | None:
             """``INTERVAL 1 DAY 2 HOURS`` is read as a sum: one that holds together."""
             found: exp.Expr | None = super()._parse_interval(*args, **options)
@@ -80,6 +149,9 @@ class VerbatimSpark(Spark):
                 e.meta.get("spelled", "SUBSTRING"), e.this, e.args.get("start"), e.args.get("length")
             ),
         }
+
+        def preprocess(self, expression: exp.Expr) -> exp.Expr:
+            return with_parentheses(cast("exp.Expr", super().preprocess(expression)))
 
 
 def parse(text: str) -> exp.Expr:

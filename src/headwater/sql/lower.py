@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headwater.algebra.nodes import Nodes
+from headwater.algebra.nodes import Nodes, all_expressions
 from headwater.algebra.plan import Plan
-from headwater.sql.blocks import Block, Finish, Leaf
+from headwater.sql.blocks import Block, Finish, Leaf, OuterRef
 from headwater.sql.context import Names, require_only
-from headwater.sql.dialect import parse
-from headwater.sql.expressions import Ctes, Expressions
+from headwater.sql.dialect import parse, to_text
+from headwater.sql.expressions import Ctes, Expressions, Hole
 from headwater.sql.from_clause import renamed, unknown_table
 from headwater.sql.scope import Scope
 from headwater.sql.select import select
@@ -50,7 +50,18 @@ def lower(text: str, tables: Mapping[str, tuple[str, ...]], *, functions: frozen
     block = lowering.query(parse(text), {})
     finish = Finish()
     plan = finish.plan(block)
+    _require_whole(lowering.expressions, plan, finish.nodes)
     return Lowered(plan, finish.nodes, tuple(name for name, _ in block.columns), _mentioned(lowering.leaves))
+
+
+def _require_whole(reading: Expressions, plan: Plan, nodes: Nodes) -> None:
+    """Refuse a text with a subquery, or a column from around one, in a place where none is joined (GROUP BY, say)."""
+    for value in all_expressions(plan, nodes):
+        for part in value.find_all(Hole, OuterRef):
+            if isinstance(part, Hole):
+                node = reading.set_aside(part).node
+                raise reading.refuse("SUBQUERY", to_text(node), node)
+            raise reading.refuse("CORRELATION", "an outer column where no join can bring it", value)
 
 
 def require_tables_known(text: str, names: Iterable[str]) -> None:

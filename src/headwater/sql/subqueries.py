@@ -77,21 +77,25 @@ def fill(lowering: Lowering, value: exp.Expr, block: Block, above: Above, *, dro
     """An expression with its subqueries joined to the block; ``drops_null``: a row for which it is NULL is dropped."""
     held = exp.Paren(this=above(value).copy())
     for hole in list(held.find_all(Hole)):
-        pending = lowering.expressions.set_aside(hole)
-        strict = drops_null and _is_strict(hole, held)
-        match pending.node:
-            case exp.Exists():
-                answer = _exists_value(lowering, pending, block, above)
-            case exp.In():
-                answer = _in_value(lowering, pending, block, above, negated=_is_negated(hole))
-            case _:
-                inner = _inner(lowering, pending)
-                if len(inner.columns) != 1:
-                    raise lowering.expressions.refuse("SUBQUERY", "a subquery of several columns", pending.node)
-                answer = attach_row(lowering, inner, block, above, drops_null=strict)[0]
-        hole.replace(exp.paren(answer))
+        _fill_hole(lowering, hole, block, above, drops_null=drops_null and _is_strict(hole, held))
     filled: exp.Expr = held.this
     return filled
+
+
+def _fill_hole(lowering: Lowering, hole: exp.Expr, block: Block, above: Above, *, drops_null: bool) -> None:
+    """Join one subquery to the block and put its answer in its place: what stands around it there matters."""
+    pending = lowering.expressions.set_aside(hole)
+    match pending.node:
+        case exp.Exists():
+            answer = _exists_value(lowering, pending, block, above)
+        case exp.In():
+            answer = _in_value(lowering, pending, block, above, negated=_is_negated(hole))
+        case _:
+            inner = _inner(lowering, pending)
+            if len(inner.columns) != 1:
+                raise lowering.expressions.refuse("SUBQUERY", "a subquery of several columns", pending.node)
+            answer = attach_row(lowering, inner, block, above, drops_null=drops_null)[0]
+    hole.replace(exp.paren(answer))
 
 
 def fill_below(lowering: Lowering, value: exp.Expr, block: Block) -> None:
@@ -101,7 +105,7 @@ def fill_below(lowering: Lowering, value: exp.Expr, block: Block) -> None:
         while around is not None and not (is_aggregate_call(around) or isinstance(around, exp.Filter)):
             around = around.parent
         if around is not None and not is_window_function(around):
-            hole.replace(fill(lowering, hole, block, same))
+            _fill_hole(lowering, hole, block, same, drops_null=False)
 
 
 def _is_strict(hole: exp.Expr, root: exp.Expr) -> bool:
@@ -185,7 +189,7 @@ def _compared(
         return []
     operands = pending.operand.expressions if isinstance(pending.operand, exp.Tuple) else [pending.operand]
     filled = [fill(lowering, each, block, above) for each in operands]
-    return [exp.EQ(this=_held(one), expression=_held(two.copy())) for one, two in zip(filled, values, strict=True)]
+    return [exp.EQ(this=one, expression=two.copy()) for one, two in zip(filled, values, strict=True)]
 
 
 def _not_in(lowering: Lowering, inner: Block, equal: exp.Expr, block: Block) -> None:
@@ -309,7 +313,7 @@ def _in_value(lowering: Lowering, pending: Pending, block: Block, above: Above, 
     matched = _marked(lowering, pending, inner, [], [operand], block, above)
     block.inputs.append(counts)
     unknown = exp.or_(
-        exp.Is(this=exp.paren(operand.copy()), expression=exp.null()),
+        exp.Is(this=operand.copy(), expression=exp.null()),
         exp.LT(this=column(known), expression=column(rows)),
     )
     return exp.Case(
@@ -349,8 +353,3 @@ def _refuse_outer_columns(lowering: Lowering, inner: Block, pending: Pending) ->
     if pending.operand is not None and any(value.find(OuterRef) for _, value in inner.columns):
         found = to_text(pending.node)
         raise lowering.expressions.refuse("CORRELATION", f"an outer column in the select list of {found}", pending.node)
-
-
-def _held(value: exp.Expr) -> exp.Expr:
-    """In parentheses, but for plain columns, which are to be recognised as such."""
-    return value if isinstance(value, exp.Column) else exp.paren(value)

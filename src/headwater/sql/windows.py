@@ -12,13 +12,13 @@ from headwater.sql.dialect import column, to_text
 
 
 def name_windows(node: exp.Select) -> exp.Select:
-    """The SELECT with every OVER w replaced by what WINDOW says of w."""
+    """The SELECT with every OVER w of its own replaced by what WINDOW says of w; queries inside it have other names."""
     named: Mapping[str, exp.Window] = {each.name.lower(): each for each in node.args.get("windows") or []}
     if not named:
         return node
     copy = node.copy()
     copy.set("windows", None)
-    for window in list(copy.find_all(exp.Window)):
+    for window in [each for each in copy.find_all(exp.Window) if each.find_ancestor(exp.Query) is copy]:
         while window.alias and window.alias.lower() in named:
             definition = named[window.alias.lower()]
             window.set("alias", None)
@@ -35,6 +35,9 @@ def add_windows(lowering: Lowering, values: Sequence[exp.Expr], block: Block) ->
     """Values with their window functions computed below; the block is put under the nodes that do."""
     held = [exp.Paren(this=value.copy()) for value in values]
     found = [window for each in held for window in each.find_all(exp.Window)]
+    unnamed = next((window for window in found if window.alias), None)
+    if unnamed is not None:
+        raise lowering.expressions.refuse("OTHER", f"a window {unnamed.alias} of the query around", unnamed)
     if any(window.find_ancestor(exp.Window) for window in found):
         raise lowering.expressions.refuse("OTHER", "a window function inside another", found[0])
     if any(window.find(OuterRef) for window in found):
