@@ -29,6 +29,8 @@ _LIST, _PLACE = "__hw_versions", "__hw_place"
 _ORDER_BOUND = frozenset({"row_number", "ntile", "lag", "lead"})
 _FIRST = frozenset({"first", "first_value"})
 
+# These must see which rows tie; a ROWS frame, which is their own anyway, says nothing of them.
+_BY_TIES = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
@@ -104,7 +106,8 @@ def _rows(node: Aggregate, rows: exp.Query, more_keys: Sequence[str]) -> exp.Sub
 
 def _named(node: Aggregate) -> list[exp.Expr]:
     values = [exp.alias_(value.copy(), name, quoted=True) for name, value in node.values]
-    return [*_columns(node.keys), *values] or [exp.null()]
+    # Of an aggregate without keys and values its one row is left: something must still be aggregated.
+    return [*_columns(node.keys), *values] or [call("count", exp.Star())]
 
 
 def _joined(node: Match, left: exp.Query, right: exp.Query, conditions: Sequence[exp.Expr]) -> exp.Select:
@@ -147,6 +150,8 @@ def _total_order(node: Top) -> list[exp.Expr]:
     ties = [_ordered(column(name)) for name in node.attributes]
     return [*(each.copy() for each in node.order), *ties]
 
+    if call.name.lower() in _BY_TIES:
+        return False
 
 def _ordered(value: exp.Expr) -> exp.Ordered:
     return exp.Ordered(this=value, nulls_first=True)
