@@ -285,8 +285,8 @@ def _require_computable(
     with translated("checking the plan"):
         frame = context.engine.query(view_delta_sql([everything], [name for name, _ in columns], sources))
         require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
-        verdicts = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
-        judged = definition.judge(verdicts)
+        judgement = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
+        judged = definition.judge(*judgement)
         if not judged.breaks_ties:
             uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
             names = [name for name, _ in columns]

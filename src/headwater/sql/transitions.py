@@ -21,7 +21,8 @@ from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
-from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers
+from headwater.sql.signed_zero import as_they_are, told_apart
+from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers, summed_state
 
 _LIST, _PLACE = "__hw_versions", "__hw_place"
 
@@ -247,9 +248,9 @@ def _versions(node: Node, side: int, before: exp.Query, change: InputChange | No
     if change.retracts:
         total = exp.Sum(this=column(COUNT))
         both = (
-            exp.select(*(each.copy() for each in columns), named(total, COUNT), copy=False)
+            exp.select(*as_they_are(attributes, node.floating), *version, named(total, COUNT), copy=False)
             .from_(subquery(both, "b"))
-            .group_by(*(each.copy() for each in columns))
+            .group_by(*told_apart(attributes, node.floating), *(each.copy() for each in version))
             .having(exp.GT(this=total.copy(), expression=exp.Literal.number(0)))
         )
     return _repeated(both, columns)
@@ -377,9 +378,9 @@ def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
     select = select.where(exp.GT(this=column(CSN), expression=exp.Literal.number(begin)))
     total = exp.Sum(this=column(COUNT))
     return (
-        exp.select(*(each.copy() for each in columns), named(total, COUNT), column(CSN), copy=False)
+        exp.select(*as_they_are(node.attributes, node.floating), named(total, COUNT), column(CSN), copy=False)
         .from_(subquery(select, "c"))
-        .group_by(*(each.copy() for each in columns), column(CSN))
+        .group_by(*told_apart(node.attributes, node.floating), column(CSN))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
 
