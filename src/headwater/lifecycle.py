@@ -287,11 +287,12 @@ def _require_computable(
         require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
         judgement = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
         judged = definition.judge(*judgement)
-        if not judged.breaks_ties:
-            uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
-            names = [name for name, _ in columns]
-            require_same_answer(context.engine, definition.text, judged.plan, judged.nodes, names, uses)
-        return _with_hidden_columns(context, judged.carrying([name for name, _ in columns]), columns, csn)
+        uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
+        names = [name for name, _ in columns]
+        require_same_answer(
+            context.engine, definition.text, judged.plan, judged.nodes, columns, uses, ties=judged.breaks_ties
+        )
+        return _with_hidden_columns(context, judged.carrying(names), columns, csn)
 
 
 def _with_hidden_columns(context: Context, definition: Definition, columns: Columns, csn: Csn) -> Definition:

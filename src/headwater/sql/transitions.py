@@ -25,13 +25,14 @@ from headwater.sql.signed_zero import as_they_are, told_apart
 from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers, summed_state
 
 _LIST, _PLACE = "__hw_versions", "__hw_place"
+_TIE = "tie"  # marks what breaks ties in an ORDER BY of ours
 
 # Their answers among rows that tie in ORDER BY depend on which comes first.
 _ORDER_BOUND = frozenset({"row_number", "ntile", "lag", "lead"})
 _FIRST = frozenset({"first", "first_value"})
-
 # These must see which rows tie; a ROWS frame, which is their own anyway, says nothing of them.
 _BY_TIES = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
+
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
@@ -65,6 +66,16 @@ class NodeRelations:
 
     def nothing(self, name: str) -> exp.Query:
         return self.state(name, self._begin).where(exp.false())
+
+
+class SummedRelations(NodeRelations):
+    """The same, but what adds up is put together from totals, as a change of it is."""
+
+    def state(self, name: str, at: Csn) -> exp.Query:
+        node = self._nodes.get(name)
+        if isinstance(node, Aggregate) and node.sums is not None:
+            return summed_state(node, node.sums, state_relation(node.input, at, self.sources))
+        return super().state(name, at)
 
 
 # ---------------------------------------------------------------------- states
@@ -140,6 +151,8 @@ def breaks_ties(window: exp.Expr) -> bool:
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
         ignores_nulls |= isinstance(call, exp.IgnoreNulls)
         call = call.this
+    if call.name.lower() in _BY_TIES:
+        return False
     spec = window.args.get("spec")
     if spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS":
         return True
@@ -151,11 +164,21 @@ def _total_order(node: Top) -> list[exp.Expr]:
     ties = [_ordered(column(name)) for name in node.attributes]
     return [*(each.copy() for each in node.order), *ties]
 
-    if call.name.lower() in _BY_TIES:
-        return False
 
 def _ordered(value: exp.Expr) -> exp.Ordered:
-    return exp.Ordered(this=value, nulls_first=True)
+    ordered = exp.Ordered(this=value, nulls_first=True)
+    ordered.meta[_TIE] = True
+    return ordered
+
+
+def with_ties_reversed(query: exp.Query) -> exp.Query:
+    """The same query, but rows that tie come in the opposite order."""
+    found = query.copy()
+    for ordered in found.find_all(exp.Ordered):
+        if ordered.meta.get(_TIE):
+            ordered.set("desc", True)
+            ordered.set("nulls_first", False)
+    return found
 
 
 # ---------------------------------------------------------------------- changes
