@@ -53,9 +53,9 @@ class Definition:
 
     ``judged`` is what Spark's types said of nodes at CREATE: aggregates that depend on the order of rows (``ordered``)
     or that add up exactly (``summed``, with types), joins whose equality compares different kinds of values and so is
-    no key (``keyless``). ``recomputed`` is the reason code of a view that is not kept incrementally; its plan only
-    names its tables. A view that carries the state of its aggregate (``carried``) has ``hidden`` columns, which its
-    plan gives after the public ones.
+    no key (``keyless``); ``floating`` are their attributes that hold floating-point numbers. ``recomputed`` is the
+    reason code of a view that is not kept incrementally; its plan only names its tables. A view that carries the state
+    of its aggregate (``carried``) has ``hidden`` columns, which its plan gives after the public ones.
     """
 
     text: str
@@ -65,6 +65,7 @@ class Definition:
     nodes: Nodes
     settings: Mapping[str, str]
     judged: Mapping[str, Verdict] = field(default_factory=dict)
+    floating: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recomputed: str | None = None
     carried: Carried | None = None
     hidden: Columns = ()
@@ -109,9 +110,9 @@ class Definition:
     def load(cls, view: ViewRecord) -> Definition:
         return _loaded(view.sql, json.dumps(view.definition, sort_keys=True), view.columns)
 
-    def judge(self, judged: Mapping[str, Verdict]) -> Definition:
+    def judge(self, judged: Mapping[str, Verdict], floating: Mapping[str, tuple[str, ...]]) -> Definition:
         """The definition with what Spark's types say of its nodes."""
-        return replace(self, nodes=_judged(self.nodes, judged), judged=judged)
+        return replace(self, nodes=_judged(self.nodes, judged, floating), judged=judged, floating=floating)
 
     def carrying(self, names: Sequence[str]) -> Definition:
         """The definition with hidden columns for its aggregate's state, where it can have them; without their types."""
@@ -125,6 +126,7 @@ class Definition:
         return {
             "settings": dict(self.settings),
             "judged": dict(self.judged),
+            "floating": {name: list(found) for name, found in self.floating.items()},
             "recomputed": self.recomputed,
             "hidden": [list(column) for column in self.hidden],
             "tables": {name: use.as_json() for name, use in self.tables.items()},
@@ -184,14 +186,14 @@ def _loaded(text: str, frozen: str, columns: Columns) -> Definition:
         lowered = lower(text, known, functions=None)
     except UnsupportedSql as refusal:  # it was made when this was not known to be beyond us
         return Definition.from_scratch(text, tables, views, kept["settings"], str(refusal.code))
-    nodes = _judged(lowered.nodes, judged)
-    plain = Definition(text, tables, views, lowered.plan, nodes, kept["settings"], judged)
+    floating = {name: tuple(found) for name, found in kept.get("floating", {}).items()}
+    plain = Definition(text, tables, views, lowered.plan, lowered.nodes, kept["settings"]).judge(judged, floating)
     hidden = tuple((name, kind) for name, kind in kept.get("hidden", ()))
     return replace(plain.carrying([name for name, _ in columns]), hidden=hidden) if hidden else plain
 
 
-def _judged(nodes: Nodes, judged: Mapping[str, Verdict]) -> Nodes:
-    found = dict(nodes)
+def _judged(nodes: Nodes, judged: Mapping[str, Verdict], floating: Mapping[str, tuple[str, ...]]) -> Nodes:
+    found = {name: replace(node, floating=floating.get(name, ())) for name, node in nodes.items()}
     for name, verdict in judged.items():
         match found[name], verdict:
             case Aggregate() as node, "ordered":

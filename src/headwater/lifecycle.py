@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +38,7 @@ from headwater.engine.analysis import (
     require_same_reading,
     require_same_schema,
     require_storable,
+    require_unpadded,
 )
 from headwater.engine.failures import reading_table, translated
 from headwater.engine.files import remove_directory
@@ -66,7 +67,7 @@ from headwater.schedule.service_level import OPTIONS as SERVICE_OPTIONS
 from headwater.schedule.service_level import POLICIES, ServiceLevel
 from headwater.serve.chunks import wanted_chunk
 from headwater.sql.constructs import RECOMPUTABLE, refuse
-from headwater.sql.dialect import parse, to_text
+from headwater.sql.dialect import parse, quoted, subquery, to_text
 from headwater.sql.expressions import Expressions
 from headwater.sql.lower import lower, require_tables_known
 from headwater.sql.render import named_state, view_delta_sql
@@ -260,10 +261,26 @@ def _incremental(
     except (ValueError, KeyError, IndexError) as error:
         raise refuse("OTHER", f"a text that can't be followed ({error})", None, text) from error
     require_same_names([name for name, _ in columns], lowered.names, text)
+    _require_unpadded(context, lowered.mentioned, {**tables, **views}, relations, text)
     own, reread = over_relations(text, relations), over_relations(printed(text), relations)
     require_same_reading(context.engine, text, own, reread)
     definition = Definition.of(text, lowered, tables, views, context.engine.meaning())
     return _require_computable(context, definition, columns, csn)
+
+
+def _require_unpadded(
+    context: Context,
+    mentioned: Mapping[str, Sequence[str]],
+    columns: Mapping[str, Columns],
+    relations: Mapping[str, exp.Query],
+    text: str,
+) -> None:
+    """Refuse a text that names a column of type CHAR; only Spark's analysis tells that from other text."""
+    for name, used in mentioned.items():
+        if any("string" in kind for column, kind in columns[name] if column in used):
+            items = [quoted(column) for column in used]
+            rows = exp.select(*items).from_(subquery(relations[name].copy(), "q"))
+            require_unpadded(context.engine.query(to_text(rows)).schema, text)
 
 
 def _require_computable(
@@ -275,13 +292,14 @@ def _require_computable(
     with translated("checking the plan"):
         frame = context.engine.query(view_delta_sql([everything], [name for name, _ in columns], sources))
         require_same_schema(columns, context.engine.columns(frame)[: len(columns)])
-        verdicts = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
-        judged = definition.judge(verdicts)
-        if not judged.breaks_ties:
-            uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
-            names = [name for name, _ in columns]
-            require_same_answer(context.engine, definition.text, judged.plan, judged.nodes, names, uses)
-        return _with_hidden_columns(context, judged.carrying([name for name, _ in columns]), columns, csn)
+        judgement = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
+        judged = definition.judge(*judgement)
+        uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
+        names = [name for name, _ in columns]
+        require_same_answer(
+            context.engine, definition.text, judged.plan, judged.nodes, columns, uses, ties=judged.breaks_ties
+        )
+        return _with_hidden_columns(context, judged.carrying(names), columns, csn)
 
 
 def _with_hidden_columns(context: Context, definition: Definition, columns: Columns, csn: Csn) -> Definition:

@@ -69,8 +69,9 @@ class Readings:
         known = {name: tuple(column for column, _ in columns) for name, columns in TYPED.items()}
         try:
             lowered = lower(view.text(), known, functions=None)
-            names = [f"o{place}" for place in range(len(lowered.names))]
-            require_same_answer(SparkEngine(lambda: self.spark), view.text(), lowered.plan, lowered.nodes, names, TYPED)
+            output = [(f"o{place}", "") for place in range(len(lowered.names))]  # no type is rounded
+            engine = SparkEngine(lambda: self.spark)
+            require_same_answer(engine, view.text(), lowered.plan, lowered.nodes, output, TYPED, ties=False)
         except UnsupportedSql as refusal:
             return f"{refusal.code}: {refusal}"
         except Exception as error:  # noqa: BLE001 (that is what is looked for)

@@ -7,7 +7,8 @@ with key k and on no others. So a change touches only the keys in it, and the no
 
 exact at every csn (``transitions`` below is the executable specification). The key is the grouping columns of an
 aggregate, the equality part of an outer, semi or anti join, the PARTITION BY of a window; without any, the whole input
-is one key. Above it a node is a table like any other: ``Scan.table`` is its name.
+is one key. Above it a node is a table like any other: ``Scan.table`` is its name. ``floating`` are the attributes of a
+node and of its inputs that hold floating-point numbers: -0.0 and 0.0 are one group, but two texts.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Aggregate:
     ordered: bool = False
     sums: tuple[Sum, ...] | None = None
     carried: bool = False
+    floating: tuple[Attribute, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -73,6 +75,7 @@ class Match:
     keys: tuple[tuple[Attribute, Attribute], ...]
     conditions: tuple[exp.Expr, ...]
     attributes: tuple[Attribute, ...]
+    floating: tuple[Attribute, ...] = ()
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -89,6 +92,7 @@ class Window:
     input: Plan
     keys: tuple[Attribute, ...]
     values: tuple[tuple[Attribute, exp.Expr], ...]
+    floating: tuple[Attribute, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -110,6 +114,7 @@ class Top:
     order: tuple[exp.Expr, ...]
     limit: int
     offset: int
+    floating: tuple[Attribute, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

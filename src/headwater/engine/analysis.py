@@ -20,10 +20,12 @@ from headwater.sql.constructs import refuse
 from headwater.sql.dialect import parse, to_text
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 # Anywhere in a type's text, but never a field's name, which a colon follows.
 _UNGROUPABLE = re.compile(r"(?:^|[<:,])(?:map<|(?:variant|geometry|geography)(?:\([^)]*\))?(?=[>,]|$))| collate ")
+# Where Spark keeps what a column of text was declared as.
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 _UNSTORABLE = re.compile(r"(?:^|[<:,])(?:void|interval(?: [a-z ]+)?)(?=[>,]|$)")
 
 
@@ -76,6 +78,14 @@ def require_comparable(node: str, kinds: Mapping[str, str], text: str) -> None:
     for name, kind in kinds.items():
         if _UNGROUPABLE.search(kind):
             raise refuse("UNGROUPABLE_COLUMN", f"{name} {kind} below {node}", None, text)
+
+
+def require_unpadded(columns: StructType, text: str) -> None:
+    """Refuse columns of type CHAR, at any depth: Spark takes them for STRING, but 'a' and 'a ' may be equal then."""
+    for field in columns.fields:
+        kind = str(field.metadata.get(_DECLARED, ""))
+        if re.search(r"\bchar\(", kind):
+            raise refuse("CHAR_COLUMN", f"{field.name} {kind}", None, text)
 
 
 def require_same_names(spark: Sequence[str], ours: Sequence[str | None], text: str) -> None:

@@ -3,6 +3,7 @@
 - An aggregate whose value depends on the order of rows must get them in order: its answer of today is taken away
   tomorrow, and must be the same then.
 - An aggregate that adds up exactly may be kept by adding its changes.
+- Floating-point numbers that an expression above may make into text must not lose the sign of -0.0 on their way.
 - An equality between values of different kinds ('01' = 1) is a condition, but no key: equal values would be different
   keys. A subquery that is tied by one to the query around it can't be grouped by it.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from headwater.algebra.nodes import Aggregate, Match, Nodes, Verdict, Window
-from headwater.algebra.plan import Plan
+from headwater.algebra.plan import Attribute, Plan
 from headwater.algebra.time import Csn
 from headwater.engine.alike import alike, require_ties_alike
 from headwater.engine.analysis import kinds_of, require_comparable
@@ -30,9 +32,17 @@ from headwater.sql.transitions import breaks_ties, state_of
 _FLOATING = re.compile(r"\b(double|float)\b")
 
 
-def judge(engine: SparkEngine, plan: Plan, nodes: Nodes, csn: Csn, sources: Sources, text: str) -> dict[str, Verdict]:
-    """Node to verdict, for those that need one; refuses what can't be kept."""
+class Judgement(NamedTuple):
+    """By node: its verdict, and its attributes that hold floating-point numbers; for those that have any."""
+
+    verdicts: Mapping[str, Verdict]
+    floating: Mapping[str, tuple[Attribute, ...]]
+
+
+def judge(engine: SparkEngine, plan: Plan, nodes: Nodes, csn: Csn, sources: Sources, text: str) -> Judgement:
+    """Refuses what can't be kept."""
     found: dict[str, Verdict] = {}
+    floating: dict[str, tuple[Attribute, ...]] = {}
     require_ties_alike(engine, plan, nodes, csn, sources, text)
     for name, node in nodes.items():
         kinds = kinds_of(engine, state_of(node, csn, sources))
@@ -40,6 +50,8 @@ def judge(engine: SparkEngine, plan: Plan, nodes: Nodes, csn: Csn, sources: Sour
         for state in inputs:
             kinds |= kinds_of(engine, state)
         require_comparable(name, kinds, text)
+        if numbers := tuple(sorted(each for each, kind in kinds.items() if _FLOATING.search(kind))):
+            floating[name] = numbers
         match node:
             case Match(keys=keys) if not all(alike(kinds[one], kinds[other]) for one, other in keys):
                 found[name] = "keyless"
@@ -54,7 +66,7 @@ def judge(engine: SparkEngine, plan: Plan, nodes: Nodes, csn: Csn, sources: Sour
                 for _, value in values:
                     if not breaks_ties(value) and _depends_on_order(engine, value.this, inputs[0]):
                         raise refuse("ORDER_BOUND", to_text(value), None, text)
-    return found
+    return Judgement(found, floating)
 
 
 def _sum_types(

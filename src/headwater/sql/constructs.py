@@ -188,7 +188,9 @@ REFUSED: tuple[Construct, ...] = (
     ),
     Construct(
         "PIVOT",
-        "UNPIVOT, and PIVOT of a join, by several columns, or of anything but plain aggregates",
+        "UNPIVOT, and PIVOT of a join, by several columns, or of anything but plain aggregates of which it is known "
+        "whatever their types how Spark expands them: counts, sums, averages and the like, or min and max without "
+        "counts",
         "Pivot when you read the view, or pivot a subquery.",
         "SELECT * FROM r UNPIVOT (x FOR name IN (k, v))",
     ),
@@ -244,6 +246,18 @@ REFUSED: tuple[Construct, ...] = (
     Construct("STRUCT_STAR", "expansion of a struct by *", "List the fields.", "SELECT p.st.* FROM p"),
     Construct("STAR_REPLACE", "* with anything but EXCEPT", "List the columns.", ""),
     Construct(
+        "TIME_WINDOW",
+        "window, session_window and window_time: they repeat, merge or leave out rows",
+        "Group by what tells the time span of a row alone, such as date_trunc('HOUR', t).",
+        "SELECT count(*) AS n FROM r GROUP BY session_window(v, '5 minutes')",
+    ),
+    Construct(
+        "CHAR_COLUMN",
+        "columns of type CHAR, which Spark fills up with blanks where it reads and compares them",
+        "Declare the column as STRING or VARCHAR.",
+        "",
+    ),
+    Construct(
         "UNNAMED_COLUMN",
         "a reference to a column of a subquery that has no name of its own",
         "Give the expression in the subquery an alias.",
@@ -296,7 +310,7 @@ REFUSED: tuple[Construct, ...] = (
 # What Spark computes the same way every time, so that a view may hold it if it is recomputed at every refresh.
 RECOMPUTABLE = frozenset(
     """SUBQUERY CORRELATION UNGROUPED LATERAL GENERATOR PIVOT RECURSIVE_CTE TABLE_FUNCTION INLINE_TABLE STRUCT_STAR
-    STAR_REPLACE UNNAMED_COLUMN UNION_BY_NAME VIEW_ON_RECOMPUTED MISREAD OTHER""".split()  # noqa: SIM905
+    STAR_REPLACE TIME_WINDOW CHAR_COLUMN UNNAMED_COLUMN UNION_BY_NAME VIEW_ON_RECOMPUTED MISREAD OTHER""".split()  # noqa: SIM905
 )
 
 BY_CODE = {construct.code: construct for construct in REFUSED}
@@ -307,6 +321,8 @@ NONDETERMINISTIC_FUNCTIONS = frozenset(
     current_time current_timezone current_user user session_user current_catalog current_database current_schema version
     current_path reflect java_method try_reflect sample aes_encrypt""".split()  # noqa: SIM905
 )
+# These are plans rather than functions: Spark puts a node below what they stand in.
+TIME_WINDOW_FUNCTIONS = frozenset({"window", "session_window", "window_time"})
 # Without arguments these read the clock; with arguments they don't.
 CLOCK_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 GENERATOR_FUNCTIONS = frozenset(

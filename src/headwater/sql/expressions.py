@@ -98,6 +98,8 @@ class Expressions:
         if found is None:
             if len(parts) == 1 and is_clock(parts[0]):
                 raise self.refuse("NONDETERMINISTIC", f"{parts[0]}", node)
+            if parts[0].lower() in constructs.TIME_WINDOW_FUNCTIONS:  # the column that GROUP BY window(...) makes
+                raise self.refuse("TIME_WINDOW", to_text(node), node)
             if scope.parent is not None and scope.parent.parent is not None:
                 raise self.refuse("CORRELATION", f"{to_text(node)} of a query two levels out", node)
             # Spark, which has accepted the text, knows it as a session variable or under a name that it made up.
@@ -136,6 +138,8 @@ class Expressions:
         for part in node.walk(prune=is_subquery):
             self._check_part(part)
             match part:
+                case exp.Anonymous() if part.name.lower() in constructs.TIME_WINDOW_FUNCTIONS:
+                    raise self.refuse("TIME_WINDOW", to_text(part), part)
                 case exp.Star() if not is_aggregate_call(part.parent):
                     raise self.refuse("STAR_REPLACE", "* inside an expression", part.parent)
                 case exp.Query() if not is_subquery(part):

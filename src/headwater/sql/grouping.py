@@ -121,7 +121,8 @@ class Grouping:
         floating = inner.split()
         self.set_number: str | None = None
         keys = [key.copy() for key in by.keys]
-        if by.sets is not None:
+        # One set without keys is one group, which Spark has over no rows too; of several sets it has none then.
+        if by.sets is not None and (by.keys or len(by.sets) > 1):
             self.set_number = f"{name}.set"
             inner = Block([GeneratorOn(inner, _numbers(len(by.sets)), False, (f"{name}.number",))])
             keys = [_kept_in(key, index, by.sets, f"{name}.number") for index, key in enumerate(keys)]
@@ -129,7 +130,7 @@ class Grouping:
         if self.set_number is not None:
             self.node.keys.append((self.set_number, column(f"{name}.number")))
         block.inputs = [self.node]
-        self.split_by_correlation = bool(floating) and not by.keys and by.sets is None
+        self.split_by_correlation = bool(floating) and not by.keys and self.set_number is None
         for condition in floating:
             block.conditions.append(self._float(condition))
 
@@ -177,7 +178,7 @@ class Grouping:
     def _grouping(self, call: exp.Expr) -> exp.Expr | None:
         """grouping(a) and grouping_id() from the number of the grouping set."""
         function = call.name.lower() if isinstance(call, exp.Anonymous) else ""
-        if function not in ("grouping", "grouping_id") or self.by.sets is None or self.set_number is None:
+        if function not in ("grouping", "grouping_id") or self.by.sets is None:
             return None
         if function == "grouping":
             wanted = [self.by.keys.index(unwrapped(call.expressions[0]))]
@@ -188,13 +189,15 @@ class Grouping:
             for each in self.by.sets
         ]
         kind = "TINYINT" if function == "grouping" else "BIGINT"
-        chosen = exp.Case(
-            this=column(self.set_number),
-            ifs=[
-                exp.If(this=exp.Literal.number(place), true=exp.Literal.number(number))
-                for place, number in enumerate(numbers)
-            ],
-        )
+        chosen: exp.Expr = exp.Literal.number(0)
+        if self.set_number is not None:
+            chosen = exp.Case(
+                this=column(self.set_number),
+                ifs=[
+                    exp.If(this=exp.Literal.number(place), true=exp.Literal.number(number))
+                    for place, number in enumerate(numbers)
+                ],
+            )
         return exp.Cast(this=chosen, to=exp.DataType.build(kind))
 
     def when_empty(self, columns: Sequence[tuple[str | None, exp.Expr]]) -> list[exp.Expr]:
@@ -249,6 +252,26 @@ def _tied_by_key(node: AggregateOn, condition: exp.Expr, sides: tuple[exp.Expr, 
     key = f"{node.name}.{TIED}{len(node.keys)}"
     node.keys.append((key, sides[0].copy()))
     return type(condition)(this=column(key), expression=sides[1].copy())
+
+
+def tied_by_keys(block: Block, conditions: Sequence[exp.Expr]) -> list[exp.Expr] | None:
+    """Conditions that tie a block to the query around it, as equalities with keys of the aggregate that the block is.
+
+    None unless every key has one: only then is there one row at most for each value of the outer columns.
+    """
+    if len(block.inputs) != 1 or not isinstance(block.inputs[0], AggregateOn):
+        return None
+    node, keys = block.inputs[0], dict(block.inputs[0].keys)
+    tied, found = set(), []
+    for condition in conditions:
+        sides = correlated_sides(condition)
+        own = unwrapped(sides[0]) if sides is not None else None
+        if sides is None or own is None or own.name not in keys or not isinstance(own, exp.Column):
+            found.append(condition)  # it may leave out rows; it can't add any
+            continue
+        tied.add(own.name)
+        found.append(_tied_by_key(node, condition, (keys[own.name], sides[1])))
+    return found if tied == set(keys) else None
 
 
 def is_tied_key(name: str) -> bool:

@@ -30,7 +30,8 @@ _KEYS = """
   once (`FAILED_BETWEEN`); with `refresh = 'strict'` it is not, and says so.
 - **Both readings are compared.** Before a view is made, Spark's plan of the text is compared with that of our printing
   of it, and the answer of our plan with Spark's over a few made-up rows with duplicates, NULLs and the values that
-  the text compares with. A difference is `MISREAD`.
+  the text compares with; where rows tie, if breaking ties one way and the other comes to the same. A difference is
+  `MISREAD`.
 
 | construct | method | tests |
 |---|---|---|

@@ -2,6 +2,11 @@
 
 ``r PIVOT (sum(v) FOR k IN (1, 2))`` groups r by its other columns and selects them with ``sum(v)`` of the rows where k
 is 1, and of those where it is 2. Where a group has no row of a value, its column is NULL, also for COUNT.
+
+That is so if the answers of all aggregates are numbers or truth values. If one is text, say, Spark takes each aggregate
+over all rows of the group instead, with NULL in place of the values of other rows: a COUNT is 0 then, collect_list is
+an empty array, and first passes over NULLs. Types are not known here, so the aggregates must be such that the answers
+are numbers whatever they are over, or that both ways come to the same.
 """
 
 from __future__ import annotations
@@ -13,6 +18,14 @@ from sqlglot import exp
 from headwater.sql.context import Lowering
 from headwater.sql.dialect import call, to_text
 from headwater.sql.expressions import is_aggregate_call
+
+_NUMBERS_WITHOUT_ROWS = frozenset({"count", "count_if", "regr_count", "approx_count_distinct"})
+# Numbers or truth values, and NULL over nothing but NULLs.
+_NUMBERS = frozenset(
+    """sum try_sum avg mean try_avg std stddev stddev_pop stddev_samp var_pop var_samp variance skewness kurtosis
+    bool_and bool_or every some any bit_and bit_or bit_xor""".split()  # noqa: SIM905
+)
+_OF_ANY_TYPE = frozenset({"min", "max"})
 
 
 def unpivoted(node: exp.Expr) -> exp.Expr:
@@ -35,6 +48,7 @@ def pivoted(lowering: Lowering, node: exp.Expr, names: Sequence[str]) -> exp.Sel
         and len(values) * len(calls) == len(titles) > 0
         and all(title.name for title in titles)
         and all(is_aggregate_call(each) for each in calls)
+        and _is_known(calls)
         and isinstance(fields[0].this, exp.Column)
     )
     if not plain:
@@ -51,3 +65,9 @@ def pivoted(lowering: Lowering, node: exp.Expr, names: Sequence[str]) -> exp.Sel
         items.append(exp.alias_(exp.Case(ifs=[exp.If(this=some, true=filtered)]), title.name, quoted=True))
     select = exp.select(*items).from_(unpivoted(node), copy=False)
     return select.group_by(*(key.copy() for key in keys)) if keys else select
+
+
+def _is_known(calls: Sequence[exp.Expr]) -> bool:
+    """Whether it is known without types how Spark expands these aggregates."""
+    names = {each.name.lower() if isinstance(each, exp.Anonymous) else each.key for each in calls}
+    return names <= _NUMBERS_WITHOUT_ROWS | _NUMBERS or names <= _NUMBERS | _OF_ANY_TYPE

@@ -7,6 +7,7 @@ whole union and coerces its types exactly as it does for the user's own text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -18,6 +19,7 @@ from headwater.algebra.plan import Scan
 from headwater.algebra.query import BaseDelta, Patched, Present, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import VerbatimSpark, column, named, quoted, subquery, to_text
+from headwater.sql.signed_zero import as_they_are, told_apart
 
 COUNT = "__hw_count"
 CSN = "__hw_csn"
@@ -188,17 +190,27 @@ def leaf_changes(scan: Scan, interval: Interval, conditions: Sequence[exp.Expr],
     ``net``: changes of one csn that cancel out are left out, as those of columns that the leaf does not have.
     """
     rows = subquery(_changes(scan, sources, interval), "l")
-    pairs = zip(scan.columns, scan.attributes, strict=True)
-    columns = [named(column(attribute), name) for name, attribute in pairs]
+    floating = _floating(scan, sources) if net else frozenset()
+    pairs = zip(scan.columns, as_they_are(scan.attributes, floating), strict=True)
+    columns = [named(value.unalias(), name) for name, value in pairs]
     count, csn = count_of(scan), csn_of(scan)
     total = exp.Sum(this=count) if net else count
     select = exp.select(*columns, named(total, COUNT), named(csn, CSN), copy=False).from_(rows)
     for condition in conditions:
         select = select.where(condition.copy(), copy=False)
     if net:
-        select = select.group_by(*(column(attribute) for attribute in scan.attributes), csn.copy())
+        select = select.group_by(*told_apart(scan.attributes, floating), csn.copy())
         select = select.having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     return to_text(select)
+
+
+def _floating(scan: Scan, sources: Sources) -> frozenset[str]:
+    """The attributes of a table that hold floating-point numbers; the rows of views hold no -0.0."""
+    if sources.derived is not None and scan.table in sources.derived:
+        return frozenset()
+    types = sources.moments.types(scan.table)
+    pairs = zip(scan.columns, scan.attributes, strict=True)
+    return frozenset(attribute for name, attribute in pairs if re.search(r"\b(double|float)\b", types[name]))
 
 
 def changes_of(table: str, interval: Interval, columns: Sequence[str], moments: TableMoments) -> exp.Query:

@@ -22,7 +22,7 @@ from headwater.sql.blocks import AggregateOn, Block, MatchOn, OuterRef, replace_
 from headwater.sql.context import Lowering
 from headwater.sql.dialect import call, column, is_not_null, to_text
 from headwater.sql.expressions import Hole, Pending, is_aggregate_call, is_window_function
-from headwater.sql.grouping import TIED, correlated_sides, distinct
+from headwater.sql.grouping import TIED, correlated_sides, distinct, tied_by_keys
 
 # An expression made of these is NULL as soon as one of its parts is.
 _STRICT = (
@@ -216,18 +216,22 @@ def _counts(lowering: Lowering, inner: Block) -> AggregateOn:
 
 def attach_row(lowering: Lowering, inner: Block, block: Block, above: Above, *, drops_null: bool) -> list[exp.Expr]:
     """Join a subquery of at most one row for every row of the block; what its columns stand for in the block."""
-    ties = [replace_outer(each, above) for each in inner.split()]
+    floating = inner.split()
     for _, value in inner.columns:
         if value.find(OuterRef):
             raise lowering.expressions.refuse("CORRELATION", "an outer column in a subquery's select list", value)
+    if inner.when_empty is None and floating:
+        keyed = tied_by_keys(inner, floating)
+        if keyed is None:
+            raise lowering.expressions.refuse("CORRELATION", "a correlated subquery of perhaps several rows", None)
+        floating = keyed
+    ties = [replace_outer(each, above) for each in floating]
     values = [value for _, value in inner.columns]
     if not ties:
         if not _is_global(inner):
             values = _at_most_one(lowering, inner)
         block.take_in(inner)
         return [value.copy() for value in values]
-    if inner.when_empty is None and not _is_keyed_by(inner, ties):
-        raise lowering.expressions.refuse("CORRELATION", "a correlated subquery without an aggregate", None)
     empty = inner.when_empty or [exp.null() for _ in values]
     if drops_null and all(isinstance(each, exp.Null) for each in empty):
         block.take_in(inner)
@@ -248,14 +252,6 @@ def _is_global(inner: Block) -> bool:
     """Exactly one row, always: an aggregate without GROUP BY and HAVING."""
     alone = len(inner.inputs) == 1 and isinstance(inner.inputs[0], AggregateOn)
     return alone and not inner.conditions and not inner.inputs[0].keys  # type: ignore[union-attr]
-
-
-def _is_keyed_by(inner: Block, ties: Sequence[exp.Expr]) -> bool:
-    """One row at most for each value of the outer columns: grouped by the tied columns alone."""
-    if len(inner.inputs) != 1 or not isinstance(inner.inputs[0], AggregateOn):
-        return False
-    keys = {name for name, _ in inner.inputs[0].keys}
-    return keys <= attributes_in(ties)
 
 
 def _at_most_one(lowering: Lowering, inner: Block) -> list[exp.Expr]:

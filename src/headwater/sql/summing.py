@@ -29,6 +29,17 @@ def totals(sums: Sequence[Sum], keys: Sequence[Attribute], rows: exp.Query) -> e
     return select.group_by(*_columns(keys)) if keys else select
 
 
+def summed_state(node: Aggregate, sums: Sequence[Sum], rows: exp.Query) -> exp.Select:
+    """The node's rows over a bag, each row of it counted as a change of one row is."""
+    select = exp.select(*_columns(node.keys), *partial_totals(sums, column(COUNT)), copy=False)
+    counted = exp.select(named(bigint(1), COUNT), exp.Star(), copy=False).from_(subquery(rows, "c"))
+    select = select.from_(subquery(counted, "s"), copy=False)
+    select = select.group_by(*_columns(node.keys)) if node.keys else select
+    values = [named(_value(each), each.output) for each in sums]
+    items = [*_columns(node.keys), *values] or [exp.null()]
+    return exp.select(*items, copy=False).from_(subquery(select, "t"))
+
+
 def summed_answers(node: Aggregate, sums: Sequence[Sum], before: exp.Query, change: str, begin: Csn) -> exp.Select:
     """The node's rows at every version of every touched key, with the version and the next.
 

@@ -21,13 +21,17 @@ from headwater.algebra.time import Csn, Interval
 from headwater.sql.dialect import VerbatimSpark, bigint, call, column, named, quoted, subquery, to_text
 from headwater.sql.relations import COUNT, CSN, Derived, Sources, TableMoments
 from headwater.sql.render import state_relation
-from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers
+from headwater.sql.signed_zero import as_they_are, told_apart
+from headwater.sql.summing import NEXT, VERSION, partial_totals, summed_answers, summed_state
 
 _LIST, _PLACE = "__hw_versions", "__hw_place"
+_TIE = "tie"  # marks what breaks ties in an ORDER BY of ours
 
 # Their answers among rows that tie in ORDER BY depend on which comes first.
 _ORDER_BOUND = frozenset({"row_number", "ntile", "lag", "lead"})
 _FIRST = frozenset({"first", "first_value"})
+# These must see which rows tie; a ROWS frame, which is their own anyway, says nothing of them.
+_BY_TIES = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,16 @@ class NodeRelations:
 
     def nothing(self, name: str) -> exp.Query:
         return self.state(name, self._begin).where(exp.false())
+
+
+class SummedRelations(NodeRelations):
+    """The same, but what adds up is put together from totals, as a change of it is."""
+
+    def state(self, name: str, at: Csn) -> exp.Query:
+        node = self._nodes.get(name)
+        if isinstance(node, Aggregate) and node.sums is not None:
+            return summed_state(node, node.sums, state_relation(node.input, at, self.sources))
+        return super().state(name, at)
 
 
 # ---------------------------------------------------------------------- states
@@ -104,7 +118,8 @@ def _rows(node: Aggregate, rows: exp.Query, more_keys: Sequence[str]) -> exp.Sub
 
 def _named(node: Aggregate) -> list[exp.Expr]:
     values = [exp.alias_(value.copy(), name, quoted=True) for name, value in node.values]
-    return [*_columns(node.keys), *values] or [exp.null()]
+    # Of an aggregate without keys and values its one row is left: something must still be aggregated.
+    return [*_columns(node.keys), *values] or [call("count", exp.Star())]
 
 
 def _joined(node: Match, left: exp.Query, right: exp.Query, conditions: Sequence[exp.Expr]) -> exp.Select:
@@ -136,6 +151,8 @@ def breaks_ties(window: exp.Expr) -> bool:
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
         ignores_nulls |= isinstance(call, exp.IgnoreNulls)
         call = call.this
+    if call.name.lower() in _BY_TIES:
+        return False
     spec = window.args.get("spec")
     if spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS":
         return True
@@ -149,7 +166,19 @@ def _total_order(node: Top) -> list[exp.Expr]:
 
 
 def _ordered(value: exp.Expr) -> exp.Ordered:
-    return exp.Ordered(this=value, nulls_first=True)
+    ordered = exp.Ordered(this=value, nulls_first=True)
+    ordered.meta[_TIE] = True
+    return ordered
+
+
+def with_ties_reversed(query: exp.Query) -> exp.Query:
+    """The same query, but rows that tie come in the opposite order."""
+    found = query.copy()
+    for ordered in found.find_all(exp.Ordered):
+        if ordered.meta.get(_TIE):
+            ordered.set("desc", True)
+            ordered.set("nulls_first", False)
+    return found
 
 
 # ---------------------------------------------------------------------- changes
@@ -242,9 +271,9 @@ def _versions(node: Node, side: int, before: exp.Query, change: InputChange | No
     if change.retracts:
         total = exp.Sum(this=column(COUNT))
         both = (
-            exp.select(*(each.copy() for each in columns), named(total, COUNT), copy=False)
+            exp.select(*as_they_are(attributes, node.floating), *version, named(total, COUNT), copy=False)
             .from_(subquery(both, "b"))
-            .group_by(*(each.copy() for each in columns))
+            .group_by(*told_apart(attributes, node.floating), *(each.copy() for each in version))
             .having(exp.GT(this=total.copy(), expression=exp.Literal.number(0)))
         )
     return _repeated(both, columns)
@@ -372,9 +401,9 @@ def _emitted(node: Node, answers: exp.Select, begin: Csn) -> exp.Query:
     select = select.where(exp.GT(this=column(CSN), expression=exp.Literal.number(begin)))
     total = exp.Sum(this=column(COUNT))
     return (
-        exp.select(*(each.copy() for each in columns), named(total, COUNT), column(CSN), copy=False)
+        exp.select(*as_they_are(node.attributes, node.floating), named(total, COUNT), column(CSN), copy=False)
         .from_(subquery(select, "c"))
-        .group_by(*(each.copy() for each in columns), column(CSN))
+        .group_by(*told_apart(node.attributes, node.floating), column(CSN))
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
 
