@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from headwater.context import Sizes
 from tests.spark.oracle import World
 
 
+@pytest.mark.heavy
 def test_the_smallest_bigint_leaves_a_sum_and_comes_back(make_world: Callable[..., World]) -> None:
     """What is left can be had, though 2^63 is no bigint: with and without carried totals."""
     world = make_world("least")
