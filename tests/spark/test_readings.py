@@ -59,6 +59,26 @@ KEPT = {
     "order_by_a_column_hidden_by_an_alias": "SELECT k, b, -v AS v FROM r ORDER BY r.v, k, b LIMIT 2",
     "order_by_an_aggregate": "SELECT k, sum(v) AS n FROM r GROUP BY k ORDER BY sum(v) + count(*), k LIMIT 2",
     "offset_alone": "SELECT k, v, b FROM r ORDER BY k, v, b OFFSET 1",
+    "counts_of_conditions": "SELECT k, count(NOT w > 1) AS a, count(w > 3 OR x = '01') AS b, count(w IN (1, 2)) AS c, "
+    "count(x LIKE '0%') AS d, count(w, NOT x = '1') AS e FROM s GROUP BY k",
+    "counts_of_conditions_not_carried": "SELECT k, count(NOT w > 1) AS a, count(w > 3 OR x = '01') AS b, "
+    "count(w IS NULL) AS c, count(w BETWEEN 1 AND 2) AS d FROM s GROUP BY k HAVING count(*) > 0",
+    "windows_of_one_name": "SELECT k, s, v, n, row_number() OVER w AS m "
+    "FROM (SELECT k, s, v, b, row_number() OVER w AS n FROM r WINDOW w AS (PARTITION BY k ORDER BY v, s, b)) q "
+    "WINDOW w AS (PARTITION BY s ORDER BY v DESC, n, k)",
+    "not_in_below_a_sum_of_doubles": "SELECT k, sum(CASE WHEN v NOT IN (SELECT w FROM s) THEN CAST(b AS DOUBLE) "
+    "ELSE 0D END) AS t FROM r GROUP BY k",
+    "outer_expression_in_lateral": "SELECT p.k, q.z FROM (SELECT k, v + 1 AS y FROM r) p, "
+    "LATERAL (SELECT s.w * p.y AS z FROM s WHERE s.k = p.k) q ORDER BY p.k, q.z LIMIT 100",
+    "outer_expression_in_exists": "SELECT p.k, p.y FROM (SELECT k, v + 1 AS y FROM r) p WHERE 100 / p.k > 1 "
+    "AND EXISTS (SELECT 1 FROM s WHERE s.w = p.y * 2)",
+    "using_of_a_disjunction": "SELECT x.k, y.w FROM (SELECT k, v > 5 OR b > 2 AS f FROM r) x "
+    "JOIN (SELECT w, w > 3 AS f FROM s) y USING (f) ORDER BY x.k, y.w LIMIT 100",
+    "lambda_variable_in_another_case": "SELECT k, transform(array(v, 7), V -> v + b) AS t FROM r",
+    "bits_beside_group_by": "SELECT v | k AS a, v | k & 3 AS c, sum(CAST(b AS DOUBLE)) AS t FROM r "
+    "GROUP BY v | k, k, v",
+    "operators_on_one_level": "SELECT k, v = b < (k > 1) AS f, '1' || v + 1 AS g, v > 1 IS NULL AS h, "
+    "k = v IN (true) AS i, v ^ k | b & 3 << 1 AS j FROM r",
     "tied_by_numbers_of_two_types": "SELECT k, (SELECT sum(w) FROM s WHERE s.k = r.b) AS n FROM r",
 }
 REFUSED = {
@@ -93,6 +113,11 @@ REFUSED = {
     "first_that_is_not_null_by_argument": (
         "ORDER_BOUND",
         "SELECT k, v, first_value(v, true) OVER (PARTITION BY k ORDER BY s) AS f FROM r",
+    ),
+    "subquery_in_group_by": ("SUBQUERY", "SELECT v > (SELECT avg(w) FROM s) AS f, count(*) AS n FROM r GROUP BY f"),
+    "subquery_in_a_generator": (
+        "SUBQUERY",
+        "SELECT k, e FROM r LATERAL VIEW explode(array((SELECT max(w) FROM s))) AS e",
     ),
     "running_sum_of_text": ("ORDER_BOUND", "SELECT k, sum(s) OVER (PARTITION BY k ORDER BY v) AS t FROM r"),
 }
