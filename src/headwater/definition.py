@@ -23,10 +23,11 @@ from headwater.catalog.store import Catalog
 from headwater.errors import InternalError, MomentBeforeHistory, UnsupportedSql
 from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, carrying
-from headwater.sql.dialect import quoted, subquery
+from headwater.sql.dialect import column, quoted, subquery
 from headwater.sql.layouts import counted_view
 from headwater.sql.lower import Lowered, lower
-from headwater.sql.relations import Changes, LoggedChanges, Sources, logged_rows, snapshot_table
+from headwater.sql.relations import COUNT, CSN, Changes, LoggedChanges, Sources, logged_rows, snapshot_table
+from headwater.sql.signed_zero import unsigned_zeros
 from headwater.sql.storage import bag, over_relations, stored
 from headwater.sql.summing import averaged_as_double, sums_of
 from headwater.sql.transitions import NodeRelations, breaks_ties
@@ -264,7 +265,12 @@ class ViewRelations:
     def changes(self, name: str, interval: Interval) -> exp.Query:
         view, columns = self._record(name)
         require_kept(view, interval.start)
-        return logged_rows(view.delta_location, interval, columns)
+        rows = logged_rows(view.delta_location, interval, columns)
+        unsigned = dict(unsigned_zeros(view.columns))
+        if not unsigned:
+            return rows
+        kept = [unsigned.get(each) or column(each) for each in (*columns, COUNT, CSN)]
+        return exp.select(*kept, copy=False).from_(subquery(rows, "z"))
 
     def nothing(self, name: str) -> exp.Query:
         view, columns = self._record(name)

@@ -39,3 +39,19 @@ def test_the_sign_of_zero_is_not_lost_on_the_way(make_world: Callable[..., World
     for name in VIEWS:
         assert world.refresh(name, label=name).mode == "incremental"
         world.check_law(name)
+
+
+@pytest.mark.heavy
+def test_a_view_on_a_view_sees_zeros_as_they_are_stored(make_world: Callable[..., World]) -> None:
+    world = make_world("stored")
+    world.make("r", "k INT, d DOUBLE", "(1, -0.0D), (2, 1.5D)")
+    world.look()
+    world.create("below", "SELECT k, d FROM r", "OPTIONS (refresh = 'incremental')")
+    world.create("above", "SELECT k, CAST(d AS STRING) AS t FROM below", "OPTIONS (refresh = 'incremental')")
+    for statement, rows in (
+        ("INSERT INTO {r} VALUES (3, -0.0D)", [(1, "0.0"), (2, "1.5"), (3, "0.0")]),
+        ("DELETE FROM {r} WHERE k = 1", [(2, "1.5"), (3, "0.0")]),
+    ):
+        world.run(statement)
+        assert world.lake.refresh("above").mode == "incremental"
+        assert sorted(map(tuple, world.lake.read("above").collect())) == rows

@@ -7,7 +7,7 @@ of floating-point numbers are grouped by their text too, which tells the two apa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -25,3 +25,11 @@ def told_apart(names: Sequence[str], floating: Collection[str]) -> list[exp.Expr
 def as_they_are(names: Sequence[str], floating: Collection[str]) -> list[exp.Expr]:
     """The columns of groups by ``told_apart``: of each, all values are the same."""
     return [named(call("any_value", column(name)), name) if name in floating else column(name) for name in names]
+
+
+def unsigned_zeros(columns: Sequence[tuple[str, str]]) -> Iterator[tuple[str, exp.Expr]]:
+    """Columns of a view's changes as its stored rows have them: grouped, so with 0.0 for -0.0."""
+    for name, kind in columns:
+        if kind in ("double", "float"):
+            zero = exp.Cast(this=exp.Literal.number(0), to=exp.var(kind))
+            yield name, named(exp.Add(this=column(name), expression=zero), name)  # -0.0 + 0.0 is 0.0
