@@ -15,7 +15,7 @@ from headwater.engine.second_reading import require_same_answer
 from headwater.engine.spark import SparkEngine
 from headwater.errors import UnsupportedSql
 from headwater.sql.lower import lower
-from headwater.sql.made_up import MadeUp
+from headwater.sql.made_up import MadeUp, Pools
 from headwater.sql.storage import over_relations
 from tests.fuzz.campaign import BASE
 from tests.fuzz.grammar import FEATURES, Views
@@ -58,7 +58,7 @@ class Readings:
 
     def _is_accepted(self, view: View) -> bool:
         try:
-            rows = MadeUp(TYPED, view.text(), numbers_only=False)
+            rows = MadeUp(TYPED, view.text(), Pools())
             self.spark.sql(over_relations(view.text(), rows.relations)).schema  # noqa: B018 (analysed now)
         except Exception:  # noqa: BLE001 (whatever Spark says against it)
             return False

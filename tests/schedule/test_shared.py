@@ -162,7 +162,7 @@ def test_who_knows_what_is_shared_acts_less_often() -> None:
 
 def line(fixed: float, per_row: float, noise: float = 0.0, at: float = 0.0) -> list[Measured]:
     """Eight samples of each size; with noise, as many above as below."""
-    sizes = (1, 10, 100, 1000)
+    sizes = (1, 10, 100, 1000, 5000)
     shares = [1 + noise * place / 4 for place in (-4, -3, -2, -1, 1, 2, 3, 4)]
     return [Measured(rows, share * (fixed + per_row * rows), at) for rows in sizes for share in shares]
 

@@ -280,7 +280,7 @@ class SparkEngine:
             own.conf.set(_FEED_COLUMNS, "endVersion")
             # Spark writes out the plan of each statement, and of every staged relation in it, over and over.
             own.conf.set("spark.sql.maxPlanStringLength", "65536")
-            self._own.session = own
+            self._own.session, self._own.settings = own, {}
         return own
 
     def meaning(self) -> dict[str, str]:
@@ -305,10 +305,22 @@ class SparkEngine:
 
     @contextmanager
     def under(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Compute with the settings that a view was created under; costs little when the session has them."""
-        different = {key: value for key, value in settings.items() if self._value(self._work, key) != value}
-        with _setting(self._work, different):
-            yield
+        """Compute with the settings that a view was created under; costs nothing when the session has them.
+
+        Nobody else sets anything in this thread's own session, so each setting is asked for once.
+        """
+        session = self._work
+        known: dict[str, str | None] = self._own.settings
+        for key in settings.keys() - known.keys():
+            known[key] = self._value(session, key)
+        before = {key: known[key] for key, value in settings.items() if known[key] != value}
+        different = {key: settings[key] for key in before}
+        with _setting(session, different):
+            known.update(different)
+            try:
+                yield
+            finally:
+                known.update(before)
 
     def rows_in(self, location: str, version: int) -> int:
         """Rows of a table at a version; Delta knows without reading them, and of our own commits we know."""
