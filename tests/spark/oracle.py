@@ -139,6 +139,19 @@ class World:
     def _rows(self, frame: DataFrame) -> DataFrame:
         return frame.coalesce(1).localCheckpoint()  # a few rows, read many times
 
+    @contextmanager
+    def setting(self, key: str, value: str) -> Iterator[None]:
+        """The session with another value of a setting, for a while."""
+        before = self.spark.conf.get(key, None)
+        self.spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            if before is None:
+                self.spark.conf.unset(key)
+            else:
+                self.spark.conf.set(key, before)
+
     def newest_csn(self) -> int:
         units = self.lake.units_of_work()
         return max((unit.csn for unit in units), default=0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,19 +24,6 @@ METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 def units(world: World, after: int = 0) -> list[tuple[int, str, int]]:
     return [(unit.csn, unit.table, unit.version) for unit in world.lake.units_of_work() if unit.csn > after]
-
-
-@contextmanager
-def setting(world: World, key: str, value: str) -> Iterator[None]:
-    before = world.spark.conf.get(key, None)
-    world.spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            world.spark.conf.unset(key)
-        else:
-            world.spark.conf.set(key, before)
 
 
 # ---------------------------------------------------------------------- csns
@@ -76,13 +62,13 @@ def test_csns_follow_the_time_of_commits_over_tables(two: World) -> None:
 def test_a_tag_makes_one_unit_of_work_of_several_tables(two: World) -> None:
     start = two.lake.capture()
     tag = two.lake.unit_of_work("transfer-1", 2)
-    with setting(two, METADATA, tag):
+    with two.setting(METADATA, tag):
         two.run("INSERT INTO {a} VALUES (7, 7)")
     two.run("INSERT INTO {b} VALUES (8, 80)")
     # The unit is incomplete: it waits, and what came after it in its own table would; the other table goes on.
     waiting = two.lake.capture()
     assert [(table) for _, table, _ in units(two, start)] == ["b"]
-    with setting(two, METADATA, tag):
+    with two.setting(METADATA, tag):
         two.run("INSERT INTO {b} VALUES (7, 70)")
     assert two.lake.capture() == waiting + 1
     together = units(two, waiting)
@@ -292,7 +278,7 @@ def test_history_vacuumed(troubled: World) -> None:
     trouble.run("UPDATE {a} SET v = v + 1 WHERE k = 1")
     trouble.run("DELETE FROM {a} WHERE k = 1")
     troubled.lake.capture()
-    with setting(troubled, "spark.databricks.delta.retentionDurationCheck.enabled", "false"):
+    with troubled.setting("spark.databricks.delta.retentionDurationCheck.enabled", "false"):
         trouble.run("VACUUM {a} RETAIN 0 HOURS")
     trouble.run("INSERT INTO {a} VALUES (1, 50)")
     trouble.is_told(HistoryLost, version=None)
@@ -308,7 +294,7 @@ def test_old_snapshot_vacuumed(make_world: Callable[..., World]) -> None:
     world.run("INSERT OVERWRITE {a} VALUES (1, 5)")
     world.run("INSERT INTO {b} VALUES (1, 11)")
     world.lake.capture()
-    with setting(world, "spark.databricks.delta.retentionDurationCheck.enabled", "false"):
+    with world.setting("spark.databricks.delta.retentionDurationCheck.enabled", "false"):
         world.run("VACUUM {a} RETAIN 0 HOURS")
     with pytest.raises(HistoryLost) as caught:
         world.lake.refresh("v")

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
-from pyspark.sql import SparkSession
 
 from headwater.engine.meaning import MEANING
 from tests.spark.oracle import World
 
 pytestmark = pytest.mark.heavy
-
-
-@contextmanager
-def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(key)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +38,7 @@ def test_a_setting_that_nobody_had_set_is_kept(world: World) -> None:
     world.create("inserted", "SELECT k, array_insert(array(v), -1, 0) AS a FROM r", "OPTIONS (refresh = 'incremental')")
     world.run("INSERT INTO {r} VALUES (3, 8)")
     with (
-        setting(world.spark, "spark.sql.legacy.negativeIndexInArrayInsert", "true"),
+        world.setting("spark.sql.legacy.negativeIndexInArrayInsert", "true"),
         ThreadPoolExecutor(1) as another,  # a thread computes in a session of its own
     ):
         report = another.submit(world.lake.refresh, "inserted").result()
@@ -60,7 +49,7 @@ def test_a_setting_that_nobody_had_set_is_kept(world: World) -> None:
 
 def test_a_setting_that_decides_how_joins_are_read_is_kept(world: World) -> None:
     """The text is then read otherwise than we read it, so it is computed from scratch: as it was read at CREATE."""
-    with setting(world.spark, "spark.sql.ansi.relationPrecedence", "true"):
+    with world.setting("spark.sql.ansi.relationPrecedence", "true"):
         world.create("joined", "SELECT r.k, s.w, t.u FROM r, s RIGHT JOIN t ON s.k = t.k")
         world.check("joined")
         world.run("INSERT INTO {t} VALUES (8, 80)")

@@ -12,9 +12,9 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
 - *Learning.* While something of a view was never measured, whatever is pending is processed at once: that measures.
   Nor does a cost function say much of batches far beyond those that it was fitted from, so a backlog of
   ``MOST_BEYOND`` times the largest of them is processed too, and so much more than was ever applied at once is applied.
-  After a few such steps all that comes up is known. Whoever
-  processes one part at a time never sees what several would save, and may keep at it where together they would long
-  not be full: while that is not known, or known of too long ago, all that is pending is processed together.
+  After a few such steps all that comes up is known. Whoever processes one part at a time never sees what several would
+  save, and may keep at it where together they would long not be full: while that is not known, or known of too long
+  ago, all that is pending is processed together.
 - *Apply grows too.* What was propagated and not applied costs at the refresh. When that has taken half of what would
   be left right after a refresh, the view is refreshed.
 - *Steps that others can bear.* A step can't be interrupted, so while it runs no other view is served. What the others
