@@ -45,11 +45,10 @@ HEAVY = (
     "spark/test_stepping.py",
     "spark/test_timeline.py",
     "test_cluster.py",
-    "tpch/",
 )
 
 
-# `make test` runs these and all others side by side, in two processes: there is one Spark session.
+# `make test` runs these and all others side by side, in processes of their own: each has one Spark session.
 ON_SPARK = ("cli/", "crash/", "drivers/", "fuzz/", "spark/", "test_cluster.py", "test_session.py", "tpch/")
 
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The tests that need Spark, and beside them, in a process of their own, all others. With arguments: pytest as asked for.
+# The tests that need Spark, in two processes with a session each, file by file: a session spends most of its time on one
+# core. Beside them, in a process of their own, all others. With arguments: pytest as asked for.
 # usage: run_tests.sh PYTHON [ARGUMENT...]
 python=$1
 shift
@@ -11,7 +12,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 "$python" -m pytest -p no:cacheprovider -m "$quick and not on_spark" >"$log" 2>&1 &
 others=$!
-"$python" -m pytest --durations=20 -m "$quick and on_spark"
+"$python" -m pytest -n 2 --dist loadfile --durations=20 -m "$quick and on_spark"
 on_spark=$?
 echo "==> The tests without Spark"
 wait "$others"

@@ -17,7 +17,7 @@ from headwater.catalog.records import CostRecord, ViewRecord
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.errors import InvalidInput, NothingPending
-from headwater.measured import LAKE, Backlog, Parts, ViewMeasure, backlog_of, below_seconds, gather, measure_of
+from headwater.measured import LAKE, Backlog, Parts, ViewMeasure, backlog_of, costs_below, gather, measure_of
 from headwater.propagate.driver import propagate, propagate_leaves, require_usable
 from headwater.propagate.targets import count_rows
 from headwater.propagate.width import ByRows, interval_end
@@ -171,18 +171,18 @@ def propagate_timed(context: Context, view: ViewRecord, backlog: Backlog) -> Non
 def refresh_within(context: Context, name: str, to: Csn | None, within: float) -> RefreshReport:
     """A refresh that tells beforehand what it will take, and afterwards what it took."""
     began = time.monotonic()
-    cold = "propagate" not in context.ran
+    ran = frozenset(context.ran)
     captured = timed_capture(context) if to is None else None
     so_far = time.monotonic() - began
     view = context.catalog.view(name)
     gather(context.catalog, view)
-    costs = measure_of(context.catalog, view, cold=cold).costs
+    costs = measure_of(context.catalog, view, ran=ran).costs
     target = captured.csn if captured is not None else to
     backlog = backlog_of(context.catalog, view, target)
     expected = costs.expected(backlog.pending, backlog.unapplied)
     predicted = None
     if expected is not None:
-        predicted = so_far + expected - costs.overhead(0) + below_seconds(context.catalog, view)
+        predicted = so_far + expected - costs.overhead(0) + costs_below(context.catalog, view).expected
         late = ", longer than asked for" if predicted > within else ""
         context.progress(f"{name}: refreshing, which will take about {predicted:.1f} s{late}")
     report = refresh(context, name, to, captured=captured)

@@ -3,12 +3,15 @@
 The work of a way is the rows that must be gone through, in the linear metric of [Lee01 §3]: a join reads each of its
 inputs once. From scratch that is every table. For a change, each changed input of a block meets all the others; a
 node reads the rows of its touched keys, for which its tables are gone through once, or nothing at all where the view
-carries its totals; a node without keys is computed anew at every csn.
+carries its totals or its first rows; a node without keys is computed anew at every csn, but the first rows of an order
+from a few rows of its state.
 
 Seconds follow from the work: what the view took from scratch (measured whenever that happens) says what a row costs,
 and every incremental refresh says by how much its prediction was off, which corrects the next one of about that size.
 What was never tried is tried, unless it looks hopeless: files that are left out, and changes that come to nothing, show
-only then, and a recomputation, which gives up the view's past, wants better grounds than a guess.
+only then, and a recomputation, which gives up the view's past, wants better grounds than a guess. The first refresh of
+a view in a process is cold: Spark compiles all of its statements. Cold ones are judged by cold ones; for later ones
+they are a guess from above, no better than none.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.algebra.nodes import Aggregate, Node, Nodes, adds_up, all_scans, scans_below
+from headwater.algebra.nodes import Aggregate, Node, Nodes, Top, adds_up, all_scans, scans_below
 from headwater.algebra.plan import Plan, scans
 
 INCREMENTAL, TOUCHED_KEYS, FULL = "incremental", "touched-keys", "full"
@@ -37,25 +40,30 @@ _RECENT = 6  # incremental refreshes that a correction looks at
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An earlier refresh: what was predicted for its way, before correction, for how many rows, and what it took."""
+    """An earlier refresh: what was predicted for its way, before correction, for how many rows, and what it took.
+
+    ``cold``: it was the first one by changes of its view in its process.
+    """
 
     mode: str
     predicted: float | None
     seconds: float
     changed: int = 0
+    cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """``seconds`` predicts every way that there is; ``predicted`` is the same without the correction.
 
-    ``changed`` is how many rows of the tables changed.
+    ``changed`` is how many rows of the tables changed; ``cold`` as in ``Sample``.
     """
 
     way: str
     seconds: Mapping[str, float]
     predicted: Mapping[str, float]
     changed: int
+    cold: bool = False
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -63,6 +71,7 @@ class Choice:
             "seconds": {way: round(value, 3) for way, value in self.seconds.items()},
             "predicted": {way: round(value, 3) for way, value in self.predicted.items()},
             "changed": self.changed,
+            "cold": self.cold,
         }
 
 
@@ -146,8 +155,10 @@ class Workload:
             found += self._block(plan)
         state = sum(self._all_rows(plan) for plan in node.inputs)
         match node:
-            case Aggregate(carried=True):
+            case Aggregate(carried=True) | Top(carried=True):
                 state = 0.0
+            case Top():
+                pass
             case Aggregate(sums=sums) if sums is not None or node.keys:
                 state *= SCAN_SHARE
             case _ if node.key(0):
@@ -157,10 +168,10 @@ class Workload:
         return found + Work(state, 1)
 
 
-def choose(workload: Workload, samples: Sequence[Sample]) -> Choice | None:
+def choose(workload: Workload, samples: Sequence[Sample], *, cold: bool = False) -> Choice | None:
     """The cheapest way by what is known; None while it is not known what the view takes from scratch.
 
-    ``samples`` are refreshes of the view, newest first.
+    ``samples`` are refreshes of the view, newest first; ``cold``: whether going by the changes would be a cold one.
     """
     full = [sample.seconds for sample in samples if sample.mode == FULL][:3]
     if not full:
@@ -170,11 +181,12 @@ def choose(workload: Workload, samples: Sequence[Sample]) -> Choice | None:
     work = workload.of_the_change()
     predicted = 2 * COMMIT_SECONDS + STATEMENT_SECONDS * work.statements + a_row * work.rows
     way = INCREMENTAL if workload.adds_up() else TOUCHED_KEYS
-    correction = _correction(samples, workload.changed)
-    seconds = {way: predicted * (correction or 1.0), FULL: from_scratch}
-    limit = ADVANTAGE if correction is not None else 1 / HOPELESS
+    alike = _correction([sample for sample in samples if sample.cold == cold], workload.changed)
+    correction = alike or _correction(samples, workload.changed) or 1.0
+    seconds = {way: predicted * correction, FULL: from_scratch}
+    limit = ADVANTAGE if alike is not None else 1 / HOPELESS
     chosen = FULL if seconds[FULL] < limit * seconds[way] else way
-    return Choice(chosen, seconds, {way: predicted, FULL: from_scratch}, workload.changed)
+    return Choice(chosen, seconds, {way: predicted, FULL: from_scratch}, workload.changed, cold)
 
 
 def _correction(samples: Sequence[Sample], changed: int) -> float | None:

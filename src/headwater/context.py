@@ -40,6 +40,7 @@ class Sizes:
     csns: int = 200  # of a step: the rows of a touched key are had at each csn, from all changes up to there
     pairs: int = 200_000  # of a step: changes of one key in several tables are paired, each with each
     small_view: int = 100_000  # a view up to this is written anew, which costs less than to find its changed rows
+    scattered: int = 10_000  # so is a larger one, where a change of so many rows or more lies all over it
 
 
 @dataclass(slots=True)

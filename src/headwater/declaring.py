@@ -18,8 +18,9 @@ from headwater.catalog.constraints import Seen
 from headwater.catalog.records import BaseTable, ConstraintRecord
 from headwater.context import Context, name_lease
 from headwater.definition import CatalogMoments, Definition, TableUse
-from headwater.errors import InvalidInput
+from headwater.errors import HistoryLost, InvalidInput
 from headwater.propagate.knowing import Todo, ask, look, record, standing
+from headwater.propagate.same_columns import says_the_same
 from headwater.propagate.trust import Check
 from headwater.sql.declared import declared_constraints
 from headwater.sql.statements import NAME
@@ -107,10 +108,12 @@ def _verify(context: Context, seen: Seen, newest: Csn, full: bool) -> Verificati
     for table in sorted(constraint.tables):
         if (base := context.catalog.base_table(table)).problem is not None:
             raise problem_of(base)
-    check = check_at(seen, newest, full=full)
-    context.progress(f"verifying {constraint}")
     tables = {table: TableUse((), constraint.columns) for table in constraint.tables}
     moments = CatalogMoments(context.catalog, Definition.from_scratch("", tables, {}, {}, "VERIFY"))
+    check = check_at(seen, newest, full=full)
+    if not check.state and not _told_by_changes(context, moments, check):
+        check = check_at(seen, newest, full=True)
+    context.progress(f"verifying {constraint}")
     todo = Todo(((seen, check),))
     looked = look(DeltaRelations(moments), todo, (), check.changes, lambda text: ask(context, text))
     with context.catalog.lease(name_lease(constraint.table), wait=context.lease_wait) as lease:
@@ -122,6 +125,14 @@ def _verify(context: Context, seen: Seen, newest: Csn, full: bool) -> Verificati
         "state" if check.state else "changes",
         time.monotonic() - started,
     )
+
+
+def _told_by_changes(context: Context, moments: CatalogMoments, check: Check) -> bool:
+    """Whether changes alone tell if the constraint holds."""
+    try:
+        return says_the_same(context, moments, check.constraint, check.changes)
+    except HistoryLost:  # nobody knows what its columns were called meanwhile
+        return False
 
 
 def check_at(seen: Seen, newest: Csn, *, full: bool = False) -> Check:

@@ -22,8 +22,8 @@ from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewReco
 from headwater.catalog.store import Catalog
 from headwater.errors import InternalError, MomentBeforeHistory, UnsupportedSql
 from headwater.pinning import provided, table_rows
-from headwater.sql.carrying import Carried, carrying
-from headwater.sql.dialect import column, quoted, subquery
+from headwater.sql.carrying import Carried, can_be_told, carrying
+from headwater.sql.dialect import column, parse, quoted, subquery, tokens
 from headwater.sql.layouts import counted_view
 from headwater.sql.lower import Lowered, lower
 from headwater.sql.relations import COUNT, CSN, Changes, LoggedChanges, Sources, logged_rows, snapshot_table
@@ -31,6 +31,8 @@ from headwater.sql.signed_zero import unsigned_zeros
 from headwater.sql.storage import bag, over_relations, stored
 from headwater.sql.summing import averaged_as_double, sums_of
 from headwater.sql.transitions import NodeRelations, breaks_ties
+
+_MISREAD = "MISREAD"  # the reason code of a view that was made when its text was read otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class TableUse:
 
     def as_json(self) -> dict[str, Any]:
         return {"columns": [list(c) for c in self.columns], "mentioned": list(self.mentioned)}
+
+    def used(self) -> TableUse:
+        """The same without columns that the view does not use."""
+        return TableUse(tuple((name, kind) for name, kind in self.columns if name in self.mentioned), self.mentioned)
 
     @classmethod
     def of_json(cls, use: Any) -> TableUse:
@@ -56,7 +62,7 @@ class Definition:
     or that add up exactly (``summed``, with types), joins whose equality compares different kinds of values and so is
     no key (``keyless``); ``floating`` are their attributes that hold floating-point numbers. ``recomputed`` is the
     reason code of a view that is not kept incrementally; its plan only names its tables. A view that carries the state
-    of its aggregate (``carried``) has ``hidden`` columns, which its plan gives after the public ones.
+    of its aggregate or its first rows (``carried``) has ``hidden`` columns, which its plan gives after the public ones.
     """
 
     text: str
@@ -116,12 +122,19 @@ class Definition:
         return replace(self, nodes=_judged(self.nodes, judged, floating), judged=judged, floating=floating)
 
     def carrying(self, names: Sequence[str]) -> Definition:
-        """The definition with hidden columns for its aggregate's state, where it can have them; without their types."""
+        """The definition with hidden columns for its node's state, where it can have them; without their types."""
         found = carrying(self.plan, self.nodes, names)
         if found is None:
             return self
         plan, nodes, carried = found
         return replace(self, plan=plan, nodes=nodes, carried=carried)
+
+    def stored_in(self, columns: Columns, hidden: Columns) -> bool:
+        """Whether a table of these columns has the state that is carried."""
+        if self.carried is None or self.carried.hidden != tuple(name for name, _ in hidden):
+            return False
+        node = self.nodes[self.carried.node]
+        return isinstance(node, Aggregate | Top) and can_be_told(node, self.carried, dict((*columns, *hidden)))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -130,13 +143,37 @@ class Definition:
             "floating": {name: list(found) for name, found in self.floating.items()},
             "recomputed": self.recomputed,
             "hidden": [list(column) for column in self.hidden],
+            "nodes": sorted(self.nodes),
             "tables": {name: use.as_json() for name, use in self.tables.items()},
             "views": {name: use.as_json() for name, use in self.views.items()},
         }
 
     def means(self, other: Definition) -> bool:
         """Whether the two texts are one query over the same columns, kept in the same way."""
-        return replace(self, text="") == replace(other, text="")
+        return self._meaning() == other._meaning()
+
+    def _meaning(self) -> Definition:
+        """Without what may differ: columns that are not used, and the text.
+
+        Where no plan says what a text means, only its spaces and comments: we may read it otherwise than Spark does.
+        """
+        text = "" if self.recomputed is None else _words(self.text)
+        tables, views = ({name: use.used() for name, use in uses.items()} for uses in (self.tables, self.views))
+        return replace(self, text=text, tables=tables, views=views)
+
+    def stored_with(self, columns: Columns, hidden: Columns) -> Definition:
+        """The same text as a table of these columns keeps it, made by other rules perhaps; as it is if it can't."""
+        frozen = {**self.as_json(), "hidden": []}
+        return _loaded(self.text, json.dumps(frozen, sort_keys=True), columns).kept_in(columns, hidden) or self
+
+    def kept_in(self, columns: Columns, hidden: Columns) -> Definition | None:
+        """How the text is kept in a table of these columns; None if it has others to hold its node's state."""
+        if self.recomputed is not None:
+            return self
+        wider = self.carrying([name for name, _ in columns])
+        if wider.stored_in(columns, hidden):
+            return replace(wider, hidden=hidden)
+        return None if hidden else self
 
     @property
     def leaves(self) -> tuple[Scan, ...]:
@@ -172,6 +209,11 @@ class Definition:
         return tuple(name for name, _ in self.tables[table].columns if name in found)
 
 
+def _words(text: str) -> str:
+    """A text without its spaces and comments, word for word."""
+    return " ".join(text[token.start : token.end + 1] for token in tokens(text))
+
+
 @lru_cache(maxsize=256)
 def _loaded(text: str, frozen: str, columns: Columns) -> Definition:
     """Lowering is a function of the text and of what was frozen with it; drivers ask for it again and again."""
@@ -187,10 +229,23 @@ def _loaded(text: str, frozen: str, columns: Columns) -> Definition:
         lowered = lower(text, known, functions=None)
     except UnsupportedSql as refusal:  # it was made when this was not known to be beyond us
         return Definition.from_scratch(text, tables, views, kept["settings"], str(refusal.code))
+    if not _is_read_as_judged(text, lowered.nodes, kept):
+        return Definition.from_scratch(text, tables, views, kept["settings"], _MISREAD)
     floating = {name: tuple(found) for name, found in kept.get("floating", {}).items()}
     plain = Definition(text, tables, views, lowered.plan, lowered.nodes, kept["settings"]).judge(judged, floating)
     hidden = tuple((name, kind) for name, kind in kept.get("hidden", ()))
-    return replace(plain.carrying([name for name, _ in columns]), hidden=hidden) if hidden else plain
+    # Of a view that was made by other rules nobody may know any more what its hidden columns hold.
+    return plain.kept_in(columns, hidden) or Definition.from_scratch(text, tables, views, kept["settings"], _MISREAD)
+
+
+def _is_read_as_judged(text: str, nodes: Nodes, kept: Mapping[str, Any]) -> bool:
+    """Whether a text has the nodes now that Spark judged at CREATE, so that what was found of them still says all."""
+    if "nodes" in kept:
+        return nodes.keys() == set(kept["nodes"])
+    # An older view says only which nodes something was found of; BETWEEN over a subquery had a node less then.
+    found = {*kept.get("judged", ()), *kept.get("floating", ())}
+    between = any(each.find(exp.Query) for each in parse(text).find_all(exp.Between))
+    return found <= nodes.keys() and not between
 
 
 def _judged(nodes: Nodes, judged: Mapping[str, Verdict], floating: Mapping[str, tuple[str, ...]]) -> Nodes:
@@ -213,8 +268,12 @@ def _judged(nodes: Nodes, judged: Mapping[str, Verdict], floating: Mapping[str, 
 
 def carried_totals(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
     """The keys and totals of a view's aggregate at a csn, from the view's own table."""
-    names = list(dict.fromkeys(name for _, name in carried.columns))
-    return carried.totals(counted_rows(view, at, names))
+    return carried.state(counted_rows(view, at, carried.names))
+
+
+def carried_rows(carried: Carried, view: ViewRecord, at: Csn) -> exp.Query:
+    """The first rows that a view has at a csn, from the view's own table."""
+    return carried.state(bag(counted_rows(view, at, carried.names), carried.names))
 
 
 def require_kept(view: ViewRecord, csn: Csn) -> None:

@@ -8,6 +8,7 @@ HeadwaterError
 ├── WouldRecompute             WOULD_RECOMPUTE
 ├── ResponseTimeTooShort       RESPONSE_TIME_TOO_SHORT
 ├── NothingPending             NOTHING_PENDING
+├── ServiceStopped             SERVICE_STOPPED
 ├── SqlProblem
 │   ├── SqlSyntaxError         SQL_SYNTAX
 │   ├── SqlAnalysisError       SQL_ANALYSIS
@@ -118,6 +119,12 @@ class NothingPending(HeadwaterError):
     """There is no change to measure with."""
 
     code = "NOTHING_PENDING"
+
+
+class ServiceStopped(HeadwaterError):
+    """``headwater run`` ends; what was asked of it is not done."""
+
+    code = "SERVICE_STOPPED"
 
 
 class SqlProblem(HeadwaterError):

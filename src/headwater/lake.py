@@ -26,7 +26,7 @@ from headwater.capture.attach import attach, detach, is_source, reattach
 from headwater.capture.driver import capture, resync, track
 from headwater.capture.ordering import unit_of_work_metadata
 from headwater.catalog.database import system_clock
-from headwater.catalog.records import BaseTable, MirrorRecord, ViewRecord
+from headwater.catalog.records import BaseTable, JsonObject, MirrorRecord, ViewRecord
 from headwater.catalog.store import open_catalog
 from headwater.context import Context, name_lease, propagate_lease, silent
 from headwater.declaring import Declaration, declare, declare_from_table, declared, undeclare, verify
@@ -36,11 +36,12 @@ from headwater.engine.session import local_session, require_delta
 from headwater.engine.spark import SparkEngine
 from headwater.errors import InvalidInput, NameTaken, NotALake, UnknownName
 from headwater.explain import Explanation, explain, explain_draft
-from headwater.measured import ViewMeasure, backlog_of, below_seconds, gather, measure_of
+from headwater.measured import ViewMeasure, backlog_of, costs_below, gather, measure_of
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
 from headwater.propagate.sharing import together
 from headwater.refresh import refresh, refresh_together
+from headwater.rehearsal import Rehearsal, rehearse
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel, seconds_of
 from headwater.serve.freshness import averaged, measured_of, staleness_report
@@ -308,6 +309,11 @@ class Lake:
         gather(self._context.catalog, record)
         return measure_of(self._context.catalog, record)
 
+    def simulate(self, view: str, *, response_time: str | None = None, step: str | None = None) -> Rehearsal:
+        """What each policy would have done under a bound ('10s') with the commits recorded so far; runs nothing."""
+        bounds = (None if given is None else seconds_of(given) for given in (response_time, step))
+        return rehearse(self._context.catalog, view, *bounds)
+
     def set_width(self, view: str, leaf: str, *, rows: int | None = None, csns: int | None = None) -> None:
         """How far one propagation step advances a leaf (by its alias): by changed rows, by csns, or unlimited."""
         if rows is not None and csns is not None:
@@ -466,25 +472,27 @@ class Lake:
             problem=problem,
             layout=view.layout,
             measured=averaged(measured_of(catalog, view).staleness),
-            promise=self._promise_status(view),
+            promise=self._promise_status(view, staleness, problem),
         )
 
-    def _promise_status(self, view: ViewRecord) -> PromiseStatus | None:
+    def _promise_status(self, view: ViewRecord, staleness: float, problem: JsonObject | None) -> PromiseStatus | None:
         level = ServiceLevel.of(view.options)
         if not level.is_kept:
             return None
         catalog = self._context.catalog
-        measure, backlog = measure_of(catalog, view), backlog_of(catalog, view)
+        measure, backlog, below = measure_of(catalog, view), backlog_of(catalog, view), costs_below(catalog, view)
         seen = Seen(
             view.name,
             level,
             measure.parts.labels,
             backlog.pending,
             backlog.unapplied,
-            0.0,
+            staleness,
             measure.costs,
-            below=below_seconds(catalog, view),
+            below=below.expected,
+            below_bound=below.bound,
             outlook=measure.outlook(level),
+            stuck=None if problem is None or view.problem is not None else str(problem.get("message")),
         )
         floor = measure.costs.floor()
         return PromiseStatus(

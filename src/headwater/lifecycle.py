@@ -128,18 +128,21 @@ def _replace(context: Context, lease: Lease, old: ViewRecord, statement: CreateV
         context.catalog.lease(propagate_lease(old.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         draft = check(context, statement)
-        known = Definition.load(old)
-        require_promise(context, statement.options, old if known.means(draft.definition) else None, old.name)
         stored = (old.columns, old.cluster_by, old.method, old.layout)
         wanted = (draft.columns, statement.cluster_by or old.cluster_by, draft.method, draft.layout)
-        if known.means(draft.definition) and stored == wanted:
+        new = draft.definition
+        if stored == wanted:
+            new = new.stored_with(old.columns, old.hidden)
+        same = stored == wanted and Definition.load(old).means(new)
+        require_promise(context, statement.options, old if same else None, old.name)
+        if same:
             context.catalog.alter_view(
                 [applying, other],
                 old.view_id,
                 options=dict(statement.options),
                 leaves=draft.leaves,
-                sql=draft.definition.text,
-                definition=draft.definition.as_json(),
+                sql=new.text,
+                definition=new.as_json(),
             )
             return context.catalog.view(old.name)
         users = context.catalog.users_of(old.name)
@@ -158,7 +161,7 @@ def alter(context: Context, name: str, changed: Mapping[str, str]) -> ViewRecord
         context.catalog.lease(apply_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
         context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
-        view = context.catalog.view(name)
+        view = context.catalog.view(name, view.view_id)
         definition = Definition.load(view)
         options = {**view.options, **changed}
         leaves, method = _settings(context, options, definition, view.csn)
@@ -214,6 +217,7 @@ def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
         raise
     require_storable(columns, text)
     functions = context.engine.builtin_functions()
+    definition: Definition | None = None
     try:
         definition = _incremental(context, statement, tables, views, relations, columns, functions, csn)
         reason = "POLICY_FULL" if policy is Policy.FULL else None
@@ -224,8 +228,13 @@ def _checked(context: Context, statement: CreateView, csn: Csn) -> Draft:
     if reason is not None:
         require_tables_known(positioned, names)
         Expressions(positioned, functions).require_deterministic(parse(positioned))
-        whole = [{name: TableUse(found[name], names[name]) for name in found} for found in (tables, views)]
+        used = {} if definition is None else {**definition.tables, **definition.views}
+        whole = [
+            {name: used.get(name) or TableUse(found[name], names[name]) for name in found} for found in (tables, views)
+        ]
         definition = Definition.from_scratch(text, whole[0], whole[1], context.engine.meaning(), reason)
+    if definition is None:
+        raise InternalError("A view is kept by its changes, or recomputed for a reason.")
     require_captured(context, definition)
     require_columns_that_stay(context, definition, csn)
     output = [name for name, _ in columns]
@@ -295,22 +304,24 @@ def _require_computable(
         judgement = judge(context.engine, definition.plan, definition.nodes, csn, sources, definition.text)
         judged = definition.judge(*judgement)
         uses = {name: use.columns for name, use in {**definition.tables, **definition.views}.items()}
-        names = [name for name, _ in columns]
         require_same_answer(
             context.engine, definition.text, judged.plan, judged.nodes, columns, uses, ties=judged.breaks_ties
         )
-        return _with_hidden_columns(context, judged.carrying(names), columns, csn)
+        return _with_hidden_columns(context, judged, columns, csn)
 
 
 def _with_hidden_columns(context: Context, definition: Definition, columns: Columns, csn: Csn) -> Definition:
-    """The definition with the types of what it stores beside the public columns."""
-    if definition.carried is None:
+    """The definition with what it stores beside the public columns, where it can carry its state."""
+    names = [name for name, _ in columns]
+    wider = definition.carrying(names)
+    if wider.carried is None:
         return definition
-    names = [*(name for name, _ in columns), *definition.carried.hidden]
-    sources = CatalogMoments(context.catalog, definition).sources(csn)
-    found = context.engine.columns(context.engine.query(to_text(named_state(definition.plan, names, csn, sources))))
+    names += wider.carried.hidden
+    sources = CatalogMoments(context.catalog, wider).sources(csn)
+    found = context.engine.columns(context.engine.query(to_text(named_state(wider.plan, names, csn, sources))))
     require_same_schema(columns, found[: len(columns)])
-    return replace(definition, hidden=found[len(columns) :])
+    hidden = found[len(columns) :]
+    return replace(wider, hidden=hidden) if wider.stored_in(columns, hidden) else definition
 
 
 def _named(text: str) -> set[str]:
@@ -573,7 +584,7 @@ def drop(context: Context, name: str, *, if_exists: bool) -> bool:
         context.catalog.lease(apply_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
         context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
-        view = context.catalog.view(name)
+        view = context.catalog.view(name, view.view_id)
         step = context.catalog.begin_drop([lease, other], view.view_id, _remains(context, view))
         context.reached(DurablePoint.DROP_FORGOTTEN)
         _discard(context, lease, step)

@@ -8,21 +8,23 @@ calibration is only steps chosen well. Nothing here starts Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from headwater.algebra.time import Csn, Interval
+from headwater.algebra.time import BEGINNING, Csn, Interval
 from headwater.catalog.records import CostKind, CostRecord, LeafRecord, StepRecord, ViewRecord
 from headwater.catalog.store import Catalog
 from headwater.definition import CatalogMoments, Definition, base_tables_of
-from headwater.errors import ResponseTimeTooShort
+from headwater.errors import ResponseTimeTooShort, UnknownName
 from headwater.schedule.outlook import Outlook, outlook
-from headwater.schedule.problem import Counts
+from headwater.schedule.problem import Arrivals, Counts
 from headwater.schedule.service_level import ServiceLevel
-from headwater.schedule.view_costs import RECENT, JointCosts, Measured, ViewCosts, fitted, like
+from headwater.schedule.streams import recorded
+from headwater.schedule.view_costs import CONFIDENCE, RECENT, JointCosts, Measured, ViewCosts, fitted, like
 
 TOGETHER = -1
 """The number of the part that stands for steps of several."""
+_STEPS = 1000  # that a recorded history is cut into
 LAKE = ""
 """The view of a capture."""
 
@@ -41,12 +43,21 @@ class Parts:
         everything = (tuple(range(len(leaves))),)
         if definition.recomputed is not None:
             return cls(("recomputation",), everything, "recompute")
+        if not leaves:
+            raise UnknownName(
+                f"View {view.name!r} was dropped meanwhile.", remedy="Look again at what views there are."
+            )
         if definition.nodes or view.method != "frontier":
             return cls(("all leaves" if len(leaves) > 1 else leaves[0].alias,), everything)
         return cls(tuple(leaf.alias for leaf in leaves), tuple((number,) for number in range(len(leaves))))
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def apart(self) -> bool:
+        """Whether parts can be processed without a refresh; a recomputed view has no such."""
+        return self.kind != "recompute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,11 @@ class _Changed:
             if interval.start < csn <= interval.end
         )
 
+    def events(self, table: str, interval: Interval) -> list[tuple[int, int]]:
+        """When each commit was made, in microseconds, and its rows."""
+        units = self._units.get(table, ())
+        return [(at, max(1, rows)) for csn, rows, at in units if csn in interval]
+
     def oldest(self, tables: Iterable[str], interval: Interval) -> int | None:
         return min(
             (
@@ -123,6 +139,31 @@ class _Changed:
             ),
             default=None,
         )
+
+
+def arrivals_of(catalog: Catalog, view: ViewRecord, step: float | None = None) -> tuple[Arrivals, float]:
+    """The commits to a view's tables that the lake has recorded, by the parts that they concern; the length of a step.
+
+    A thousand steps unless one is given, each of a second at least.
+    """
+    leaves = catalog.leaves(view.view_id)
+    parts = Parts.of(view, leaves)
+    definition = Definition.load(view)
+    moments = CatalogMoments(catalog, definition)
+    tables = base_tables_of(catalog, definition)
+    all_of_it = Interval(BEGINNING, catalog.newest_csn())
+    changed = _Changed(catalog, tables, all_of_it.start, all_of_it.end)
+    read = [{table for leaf in part for table in moments.base_tables(leaves[leaf].table)} for part in parts.leaves]
+    events = [
+        (at / 1e6, number, rows)
+        for number, own in enumerate(read)
+        for table in sorted(own)
+        for at, rows in changed.events(table, all_of_it)
+    ]
+    moments_of = [at for at, _, _ in events]
+    span = max(moments_of, default=0.0) - min(moments_of, default=0.0)
+    length = max(1.0, span / _STEPS) if step is None else step
+    return recorded(events, len(parts), length), length
 
 
 # ---------------------------------------------------------------------- samples
@@ -200,24 +241,39 @@ class ViewMeasure:
         return outlook(level.response_time, self.costs, self.samples)
 
 
-def measure_of(catalog: Catalog, view: ViewRecord, *, cold: bool = False) -> ViewMeasure:
-    """``cold`` asks for what the first steps of a process take, where that was measured."""
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What propagating the views that a view reads would take: as expected, with confidence, and at the least."""
+
+    expected: float = 0.0
+    bound: float = 0.0
+    floor: float = 0.0
+
+    def __add__(self, other: Below) -> Below:
+        return Below(self.expected + other.expected, self.bound + other.bound, self.floor + other.floor)
+
+
+def measure_of(catalog: Catalog, view: ViewRecord, *, ran: Collection[str] | None = None) -> ViewMeasure:
+    """``ran``: kinds of steps that a process has done; what its first ones of the others take is asked for then."""
     parts = Parts.of(view, catalog.leaves(view.view_id))
+    first, first_apply, first_capture = (
+        ran is not None and kind not in ran for kind in (parts.kind, "apply", "capture")
+    )
     by_part: dict[int, list[Measured]] = {}
     for record in catalog.cost_samples(view.view_id, parts.kind):
         by_part.setdefault(record.part, []).append(_measured(record))
     samples = tuple(tuple(by_part.get(number, ())[:RECENT]) for number in range(len(parts)))
     together = tuple(by_part.get(TOGETHER, ())[:RECENT])
     # Recomputing writes the view's table itself.
-    applied = () if parts.kind == "recompute" else _samples(catalog, view.view_id, "apply")
+    applied = _samples(catalog, view.view_id, "apply") if parts.apart else ()
     captured = _samples(catalog, LAKE, "capture")
-    functions = tuple(fitted(each, cold=cold) for each in samples)
+    functions = tuple(fitted(each, cold=first) for each in samples)
     costs = ViewCosts(
         functions,
-        fitted(together, cold=cold),
-        fitted(applied, cold=cold),
-        fitted(captured, cold=cold),
-        JointCosts.of(functions, samples, like(together, cold=cold)),
+        fitted(together, cold=first),
+        fitted(applied, cold=first_apply),
+        fitted(captured, cold=first_capture),
+        JointCosts.of(functions, samples, like(together, cold=first)),
     )
     return ViewMeasure(parts, costs, samples, together, applied, captured)
 
@@ -228,7 +284,9 @@ def require_feasible(catalog: Catalog, level: ServiceLevel, view: ViewRecord | N
         return
     floor: float | None
     if view is not None and (found := measure_of(catalog, view).costs.floor()) is not None:
-        floor, made_of = found.seconds, f"one changed row takes {found}"
+        below = costs_below(catalog, view).floor
+        floor, made_of = found.seconds + below, f"one changed row takes {found}"
+        made_of += f" + the views that it reads {below:.1f} s" if below else ""
     else:
         cheapest = {kind: catalog.cheapest_seconds(kind) for kind in ("capture", "propagate", "apply")}
         floor = sum(seconds or 0.0 for seconds in cheapest.values())
@@ -245,19 +303,23 @@ def require_feasible(catalog: Catalog, level: ServiceLevel, view: ViewRecord | N
         )
 
 
-def below_seconds(
+def costs_below(
     catalog: Catalog, view: ViewRecord, measure: Callable[[Catalog, ViewRecord], ViewMeasure] = measure_of
-) -> float:
-    """What propagating the views that a view reads would take; ``measure`` is asked for what is known of each."""
-    total = 0.0
+) -> Below:
+    """Of the views that a view reads, and those below them; ``measure`` is asked for what is known of each.
+
+    They are propagated, not applied. One that was never measured counts as nothing.
+    """
+    total = Below()
     for name in Definition.load(view).views:
         below = catalog.view(name)
         pending = backlog_of(catalog, below).pending
         costs = measure(catalog, below).costs
-        expected = costs.expected(pending, 0)
-        if any(pending) and expected is not None:
-            total += expected - costs.overhead(0)
-        total += below_seconds(catalog, below, measure)
+        expected, bound, floor = costs.expected(pending, 0), costs.bound(pending, 0), costs.floor()
+        if any(pending) and expected is not None and bound is not None:
+            total += Below(expected - costs.overhead(0), bound - costs.overhead(0, CONFIDENCE))
+        total += Below(floor=0.0 if floor is None else floor.propagate)
+        total += costs_below(catalog, below, measure)
     return total
 
 

@@ -61,6 +61,10 @@ def describe_node(name: str, node: Node) -> str:
         case Top(limit=limit, offset=offset, order=order):
             what = f"First {limit} rows" + (f" after {offset}" if offset else "")
             what += f" by {', '.join(to_text(each) for each in order)}"
+    if isinstance(node, Top):
+        how = "from the first rows of its input" if not node.floating else "one key for all rows"
+        how = "changes among the view's own rows" if node.carried else how
+        return f"{name}: {what}; {how}"
     by = ", ".join(node.key(0))
     if isinstance(node, Aggregate) and node.sums is not None:
         how = "changes added to the view's own rows" if node.carried else "changes added to what was"

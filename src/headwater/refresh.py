@@ -19,12 +19,21 @@ from dataclasses import replace
 from enum import Enum
 
 from headwater.algebra.time import Csn, Interval
-from headwater.apply.driver import Applied, apply, finish_begun, high_water_mark, recompute, require_reachable
+from headwater.apply.driver import (
+    Applied,
+    apply,
+    finish_begun,
+    has_changed,
+    high_water_mark,
+    recompute,
+    require_reachable,
+    stay,
+)
 from headwater.capture.driver import Captured, capture
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
 from headwater.context import Context
-from headwater.definition import Definition, base_tables_of
+from headwater.definition import CatalogMoments, Definition, base_tables_of
 from headwater.errors import OF_THE_LAKE, ExpressionFails, HeadwaterError, InvalidInput, WouldRecompute
 from headwater.propagate.driver import propagate, require_captured
 from headwater.propagate.sharing import together
@@ -112,7 +121,7 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
     begun = finish_begun(context, name) if before.problem is None else None
     definition = Definition.load(before)
     bring_below(context, definition, target)
-    view = context.catalog.view(name)
+    view = context.catalog.view(name, before.view_id)
     choice: Choice | None = None
     if view.problem is not None:
         applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), started)
@@ -126,6 +135,7 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
             applied = recompute(context, name, target, "FULL_IS_CHEAPER", started=started, alternatives=alternatives)
         else:
             applied = _incremental(context, view, definition, target, to, started, alternatives)
+            context.ran.add(_by_changes(view))
     if begun is not None and applied.mode == "none":
         applied = replace(begun, csn=applied.csn)
     seconds = time.monotonic() - started
@@ -165,6 +175,7 @@ def _newest(context: Context, definition: Definition, captured: Captured | None)
 
 def _choice(context: Context, view: ViewRecord, definition: Definition, target: Csn) -> Choice | None:
     """What each way would take, for a view that leaves it to us and has changes to take in."""
+    moments = CatalogMoments(context.catalog, definition)
     start = high_water_mark(context, view)
     if Policy.of(view.options) is not Policy.AUTO or target <= max(start, view.csn) or view.method != "frontier":
         return None
@@ -172,20 +183,29 @@ def _choice(context: Context, view: ViewRecord, definition: Definition, target: 
         return None
     if any(context.catalog.mirror_mode(table) == "query" for table in definition.tables):
         return None  # from scratch would ship whole tables, which nobody has counted
-    changed, csns = {}, set()
-    for table in definition.tables:
-        units = context.catalog.units(table, start, target)
-        csns |= {unit.csn for unit in units}
-        known = [unit.rows for unit in units if unit.rows is not None]
-        if units:
-            # A commit that does not tell is taken for one like the others.
-            changed[table] = max(1, round(sum(known) * len(units) / max(1, len(known))))
-    for name in definition.views:
-        changed[name] = 1
+    changed: dict[str, int] = {}
+    csns: set[Csn] = set()
+    for name in (*definition.tables, *definition.views):
+        # A view's changes are taken to be as many as those of its tables, which is a guess from above.
+        for table in moments.base_tables(name):
+            units = context.catalog.units(table, start, target)
+            csns |= {unit.csn for unit in units}
+            known = [unit.rows for unit in units if unit.rows is not None]
+            if units:
+                # A commit that does not tell is taken for one like the others.
+                rows = max(1, round(sum(known) * len(units) / max(1, len(known))))
+                changed[name] = changed.get(name, 0) + rows
+    if not changed:
+        return None
     workload = Workload(
         definition.plan, definition.nodes, lambda name: rows_of(context, definition, name), changed, len(csns)
     )
-    return choose(workload, _samples(context, view))
+    return choose(workload, _samples(context, view), cold=_by_changes(view) not in context.ran)
+
+
+def _by_changes(view: ViewRecord) -> str:
+    """The name under which a context remembers that it has refreshed a view by its changes."""
+    return f"{INCREMENTAL}:{view.view_id}"
 
 
 def _samples(context: Context, view: ViewRecord) -> list[Sample]:
@@ -196,7 +216,8 @@ def _samples(context: Context, view: ViewRecord) -> list[Sample]:
             predicted = told.get("predicted", {})
             way = next((way for way in (INCREMENTAL, TOUCHED_KEYS) if way in predicted), None)
             expected = predicted[way] if way is not None else None
-            found.append(Sample(record.mode, expected, record.seconds, int(told.get("changed", 0))))
+            changed, cold = int(told.get("changed", 0)), bool(told.get("cold", False))
+            found.append(Sample(record.mode, expected, record.seconds, changed, cold))
     return found
 
 
@@ -217,6 +238,9 @@ def bring_below(context: Context, definition: Definition, target: Csn) -> None:
                 refresh(context, name, target)
         elif high_water_mark(context, below) < target:
             bring_below(context, inner, target)
+            if context.catalog.view(name).problem is not None:  # what it reads has just been recomputed
+                refresh(context, name, target)
+                continue
             try:
                 propagate(context, name, target)
             except ExpressionFails:
@@ -230,12 +254,10 @@ def _from_scratch(
         if to is not None:
             require_reachable(context, view, target)
         return Applied(view.csn, 0, "none", "UP_TO_DATE")
-    changed = any(
-        context.catalog.changed_csns(table, Interval(view.csn, target))
-        for table in base_tables_of(context.catalog, definition)
-    )
-    reason = definition.recomputed if changed else "NO_CHANGES"
-    return _recompute(context, view, definition, target, str(reason), started)
+    if not has_changed(context, view, Interval(view.csn, target)):
+        require_captured(context, definition)
+        return stay(context, view.name, target, started=started)
+    return _recompute(context, view, definition, target, str(definition.recomputed), started)
 
 
 def _recompute(

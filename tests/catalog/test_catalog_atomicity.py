@@ -51,6 +51,7 @@ WRITES: dict[str, Write] = {
     "add_constraint": lambda c, lease, s: c.add_constraint(lease, "order_keys", Unique("orders", ("o_orderkey",))),
     "remove_constraint": lambda c, lease, s: c.remove_constraint(lease, "line_orders"),
     "hold_constraint": lambda c, lease, s: c.hold_constraint(lease, "line_orders", Interval(Csn(2), Csn(4))),
+    "forget_constraint": lambda c, lease, s: c.forget_constraint(lease, "line_orders"),
     "break_constraint": lambda c, lease, s: c.break_constraint(lease, "line_orders", Csn(3), {"key": [7]}),
     "number_units": lambda c, lease, s: c.number_units(
         lease,

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from tests.catalog.worlds import ENTRIES, LEAVES, REFRESH, TIMES, VIEW, everything, populate
 
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn
-from headwater.catalog import Catalog, LeafRecord, LeafTime
+from headwater.apply.driver import apply, finish_begun, recompute, stay
+from headwater.catalog import Catalog, LeafRecord, LeafTime, Lease
+from headwater.context import Context
 from headwater.errors import InternalError, InvalidInput, NameTaken, UnknownName
+from headwater.propagate.driver import propagate, propagate_leaves
 
 
 def test_views_come_back_as_they_were_given(catalog: Catalog) -> None:
@@ -24,6 +30,44 @@ def test_views_come_back_as_they_were_given(catalog: Catalog) -> None:
     assert catalog.users_of("orders") == ["totals"]
     with pytest.raises(UnknownName, match="Did you mean 'totals'"):
         catalog.view("total")
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        lambda context: propagate(context, "totals", Csn(4)),
+        lambda context: propagate_leaves(context, "totals", [Csn(4), Csn(4)]),
+        lambda context: apply(context, "totals", Csn(4)),
+        lambda context: finish_begun(context, "totals"),
+        lambda context: recompute(context, "totals", Csn(4), "POLICY_FULL", started=0.0),
+        lambda context: stay(context, "totals", Csn(4), started=0.0),
+    ],
+    ids=["propagate", "propagate_leaves", "apply", "finish_begun", "recompute", "stay"],
+)
+def test_a_driver_that_waited_while_its_view_was_replaced_leaves_the_new_one_alone(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, driver: Callable[[Context], object]
+) -> None:
+    """It took one view's lease and worked on another view, by what it had read of the first."""
+    lease_of, new = catalog.lease, replace(VIEW, view_id="new")
+
+    @contextmanager
+    def had_late(resource: str, **options: float) -> Iterator[Lease]:
+        if catalog.view("totals") == VIEW:
+            with lease_of("other") as other:
+                catalog.insert_view(other, new, LEAVES, replacing=(VIEW.view_id, {}))
+        with lease_of(resource, **options) as lease:
+            yield lease
+
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+        catalog.begin_step(lease, VIEW.view_id, "apply", {"from": 2, "to": 4})
+        monkeypatch.setattr(catalog, "lease", had_late)
+        nothing = cast(Any, None)
+        with pytest.raises(UnknownName, match="'totals' was replaced meanwhile"):
+            driver(Context(catalog, nothing, nothing, "/lake", lambda: 0))
+    assert catalog.view("totals", "new") == new
+    assert catalog.leaves("new") == list(LEAVES)
+    assert catalog.open_steps("new") == []
 
 
 def test_base_tables_and_views_share_their_names(catalog: Catalog) -> None:

@@ -35,6 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``headwater`` with arguments; ``code`` is the exit code that is expected."""
     monkeypatch.delenv("HEADWATER_LAKE", raising=False)
     monkeypatch.delenv("HEADWATER_DEBUG", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # xdist tells its workers the width of a terminal
 
     def run(*arguments: object, code: int = 0, stdin: str | None = None) -> Outcome:
         result = CliRunner().invoke(app, [str(each) for each in arguments], input=stdin)

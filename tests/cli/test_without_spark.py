@@ -41,7 +41,7 @@ def test_help_names_every_command(run: Run) -> None:
     text = run("--help").stdout
     names = "init track untrack resync declare undeclare constraints verify sql capture propagate refresh read status "
     names += "explain demo bench version "
-    names += "calibrate costs run release releases tag untag retention collect staleness snapshot"
+    names += "calibrate costs simulate run release releases tag untag retention collect staleness snapshot"
     assert [name for name in names.split() if name not in text] == []
 
 
@@ -71,6 +71,13 @@ def test_version(run: Run) -> None:
 )
 def test_wrong_usage(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     assert run("--lake", tmp_path, *arguments, code=2).stdout == ""
+
+
+@pytest.mark.parametrize("option", ["--tick", "--release-every", "--collect-every", "--for"])
+def test_no_time_at_all_is_no_time_between(run: Run, tmp_path: Path, option: str) -> None:
+    run("init", "--lake", tmp_path / "lake")
+    told = run("run", "--lake", tmp_path / "lake", option, "0s", "--json", code=1).json()
+    assert (told["code"], option in told["message"]) == ("INVALID_INPUT", True)
 
 
 def test_no_lake(run: Run, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_cost_limit_is_what_capture_and_apply_leave_of_the_response_time() -
     assert verdict.limit == pytest.approx(10 - again - 0.5 - 1.06, abs=0.01)
     cheap = replace(COSTS, parts=(line(0.02, 0.001), line(0.01, 0.05)), apply=line(0.1, 0), capture=line(0.1, 0))
     assert look(replace(SEEN, costs=cheap)).limit == pytest.approx(10 * (1 - HEADROOM) - 0.2, abs=0.01)
-    assert look(replace(SEEN, below=2.0)).limit == pytest.approx(verdict.limit - 2.0)
+    assert look(replace(SEEN, below=1.0, below_bound=2.0)).limit == pytest.approx(verdict.limit - 2.0)
     assert look(SEEN, interference=1.5).limit == pytest.approx(verdict.limit - 1.5)
     assert look(SEEN, interference=100).limit == pytest.approx(max(0.0, verdict.limit - MOST_INTERFERENCE * 10))
 
@@ -79,8 +79,32 @@ def test_the_state_of_a_promise() -> None:
     assert SEEN.state == "kept"
     assert replace(SEEN, backlog=(100, 500)).state == "broken"
     assert replace(SEEN, outlook=Outlook(10, 3, 3, 1, broken_in=3600)).state == "at risk"
+    assert replace(SEEN, stuck="r: its change feed is off").state == "broken"
+    assert replace(SEEN, level=ServiceLevel(max_staleness=5)).state == "kept"
+    assert replace(SEEN, level=ServiceLevel(max_staleness=2)).state == "broken"
     noisy = fit([Sample(10, seconds) for seconds in (3.0, 3.0, 3.0, 9.0) * 10])
     assert replace(SEEN, costs=replace(COSTS, parts=(noisy, COSTS.parts[1]))).state == "at risk"
+
+
+def test_a_view_of_which_nothing_can_be_seen_is_left_alone_unless_somebody_asks() -> None:
+    unseen = Seen("v", SEEN.level, (), (), 0, 0.0, ViewCosts(()), stuck="its definition can't be read")
+    assert (look(unseen).deed, look(unseen, demanded=True).deed) == ("wait", "refresh")
+    assert unseen.next_action == 0.0
+    assert look(unseen).as_dict()["stuck"] == unseen.stuck
+
+
+def test_what_others_are_doing_is_added_to_the_age_of_the_oldest_change() -> None:
+    """A refresh begins so early that the step of another view, which can't be interrupted, fits in before it."""
+    seen = replace(SEEN, level=ServiceLevel(max_staleness=60), staleness=40.0)
+    assert look(seen).deed == "wait"
+    assert look(seen, interference=15.0).deed == "refresh"
+    assert look(replace(seen, staleness=10.0), interference=1000.0).deed == "wait"  # half of the bound at most
+
+
+def test_what_a_refresh_takes_beside_propagation_is_waited_for_too() -> None:
+    propagated = replace(SEEN, backlog=(0, 0))
+    assert propagated.next_action > 1.5  # capture, and apply of 120 rows
+    assert replace(propagated, unapplied=0).next_action == 0.0
 
 
 def test_another_policy_or_other_parts_begin_with_an_empty_memory() -> None:

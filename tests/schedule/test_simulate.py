@@ -167,6 +167,15 @@ class TestStreams:
         with pytest.raises(InvalidInput, match="Steps of 0"):
             recorded(events, 2, 0)
 
+    def test_a_trace_is_not_cut_into_more_steps_than_can_be_counted(self) -> None:
+        day = [(0.0, 0, 1), (86_400.0, 0, 1)]
+        with pytest.raises(InvalidInput, match="86400 s recorded into 86,400,000; 1,000,000 are the most") as refused:
+            recorded(day, 1, 0.001)
+        assert refused.value.remedy == "Give a step of 1s or more."
+        assert len(recorded(day, 1, 1.0).steps) == 86_401
+        with pytest.raises(InvalidInput):
+            recorded(day, 1, 5e-324)
+
     def test_arrivals_must_fit_together(self) -> None:
         with pytest.raises(InvalidInput):
             Arrivals.of([(1, 2), (1,)])

@@ -51,6 +51,13 @@ def test_what_was_never_measured_is_taken_for_as_dear_as_it_may_be() -> None:
     assert nothing.as_dict(("a", "b"))["parts"] == {"a": None, "b": None}
 
 
+def test_of_a_view_whose_parts_are_not_known_nothing_is() -> None:
+    unseen = ViewCosts(())
+    assert not unseen.is_known
+    assert (unseen.upper(), unseen.promise(1.0), unseen.expected((), 0), unseen.bound((), 0)) == (None,) * 4
+    assert (unseen.floor(), unseen.again()) == (None, 0.0)
+
+
 def test_one_more_refresh_is_of_a_part_that_has_come_up() -> None:
     found = costs(line(1, 0.1), line(3, 0.01), [], together=line(9, 0))
     assert found.again(0.5) == pytest.approx(3.01 + found.overhead(1, 0.5))

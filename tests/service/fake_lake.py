@@ -27,6 +27,8 @@ class FakeClock:
     def wait(self, seconds: float) -> None:
         self.time += seconds
 
+    rest = wait
+
 
 @dataclass
 class FakeView:
@@ -42,6 +44,7 @@ class FakeView:
     shown: list[int] = field(default_factory=list)
     fails: HeadwaterError | None = None
     apart: bool = True
+    stuck: str | None = None
     processing: float = 0.0  # seconds spent on propagation
     measured: bool = True
     known: tuple[int, ...] = ()
@@ -179,4 +182,5 @@ class FakeLake:
             csn=sum(view.shown),
             newest_csn=sum(arrived),
             apart=view.apart,
+            stuck=view.stuck,
         )

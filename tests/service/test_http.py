@@ -120,7 +120,7 @@ def test_a_signal_asks_for_the_end_and_a_second_one_is_not_ours() -> None:
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
         with taking_signals(signals):
-            clock = SystemClock(lambda: bool(signals))
+            clock = SystemClock(lambda: bool(signals), lambda: False)
             threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
             began = clock.now()
             clock.wait(20)

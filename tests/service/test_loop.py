@@ -286,6 +286,54 @@ def test_a_lake_that_is_away_for_a_moment_is_waited_for_and_one_that_stays_away_
         world.run(100_000)
 
 
+class WakefulClock(FakeClock):
+    """As the real one: a reader who asks cuts a wait short."""
+
+    asked: Callable[[], bool] = staticmethod(lambda: False)
+
+    def wait(self, seconds: float) -> None:
+        self.time += 0.0 if self.asked() else seconds
+
+
+def test_a_reader_who_waits_does_not_hurry_a_lake_that_is_away() -> None:
+    world = World({"v": kept("online")})
+    clock = WakefulClock()
+    world.lake.clock = clock
+    world.loop = Loop(world.lake, clock, world._tell)
+    clock.asked = lambda: world.loop.is_asked
+    world.lake.breaks = CatalogUnavailable("away")
+    asked = world.loop.demand("v")
+    began = clock.time
+    for _ in range(5):
+        world.loop.round()
+    assert clock.time - began >= 2 + 4 + 8 + 16 + 32
+    world.lake.breaks = None
+    world.loop.round()
+    assert asked.refreshed is not None
+
+
+def test_a_view_whose_tables_can_not_be_captured_breaks_its_promise_and_says_why() -> None:
+    world = World({"v": kept("online")})
+    world.run(30)
+    world.lake.views["v"].stuck = "r: its change feed is off"
+    world.run(30)
+    told = world.of("promise")[-1]
+    assert (told["promise"], told["stuck"]) == ("broken", "r: its change feed is off")
+    assert 'headwater_promise{state="broken",view="v"} 1' in figures(world)
+
+
+def test_a_view_that_is_broken_for_another_reason_than_time_puts_no_pressure_on_others() -> None:
+    world = World({"low": kept("online", rates=(0.0, 0.0)), "v": kept("online")})
+    world.lake.views["v"].stuck = "r: its change feed is off"
+    world.run(5)
+    world.loop._busy.append((world.clock.time - 1000, world.clock.time))
+    world.loop.round()
+    assert world.loop.seen[1].state == "broken"
+    assert world.loop.busy > 0.9
+    assert not world.loop.pressed
+    assert world.of("pressure") == []
+
+
 def test_a_demand_for_a_view_that_is_not_kept_is_refused_and_one_at_the_end_is_told() -> None:
     world = World({"v": kept("online")})
     asked = world.loop.demand("nobody")

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from headwater.algebra.plan import LeafId
-from headwater.algebra.time import Csn
-from headwater.catalog import Catalog, CostRecord, LeafTime, Lease, open_catalog
-from headwater.definition import Definition
-from headwater.errors import ResponseTimeTooShort
-from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, below_seconds, gather, measure_of, require_feasible
+from headwater.algebra.time import Csn, Interval
+from headwater.apply.driver import has_changed
+from headwater.catalog import Catalog, Commit, CostRecord, LeafTime, Lease, open_catalog
+from headwater.context import Context
+from headwater.definition import Definition, TableUse
+from headwater.errors import HeadwaterError, ResponseTimeTooShort
+from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, costs_below, gather, measure_of, require_feasible
+from headwater.refresh import refresh
 from headwater.schedule.service_level import ServiceLevel
-from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, populate, step, view
+from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, populate, step, table, view
+
+BETWEEN = "SELECT k, v FROM r WHERE NOT v BETWEEN (SELECT max(s.v) FROM s WHERE s.k = r.k) AND 9"
 
 
 @pytest.fixture
@@ -45,6 +52,77 @@ def test_a_view_of_an_older_lake_whose_text_is_refused_by_now_is_recomputed() ->
     old = view("old", "SELECT r.k, s.v FROM r JOIN (s JOIN r AS t USING (k)) ON r.v = s.v", "r", "s")
     assert Definition.load(old).recomputed == "OTHER"
     assert Parts.of(old, leaves("r", "s")).kind == "recompute"
+
+
+def test_a_view_whose_text_has_other_nodes_than_were_judged_at_create_is_recomputed() -> None:
+    def recomputed(sql: str, **kept: Any) -> str | None:
+        old = view("old", sql, "r", "s")
+        return Definition.load(replace(old, definition={**old.definition, **kept})).recomputed
+
+    assert recomputed(SUMS.sql) is None
+    assert recomputed(SUMS.sql, nodes=["group#1"], judged={"group#1": "ordered"}) is None
+    assert recomputed(SUMS.sql, nodes=["group#1", "join#1"]) == "MISREAD"
+    assert recomputed(SUMS.sql, judged={"group#2": "ordered"}) == "MISREAD"
+    # Views that say nothing of their nodes: that of BETWEEN over a subquery had no NULLs to fill in.
+    assert recomputed(BETWEEN) == "MISREAD"
+    assert recomputed(BETWEEN, nodes=["group#1", "join#1"]) is None
+    assert recomputed("SELECT k, v FROM r WHERE v BETWEEN 1 AND 9") is None
+
+
+def test_a_view_whose_hidden_columns_nobody_knows_any_more_is_recomputed() -> None:
+    """Reading its definition failed, and with it whatever looks at all views."""
+    old = view("old", "SELECT k, count(*) AS v FROM r GROUP BY k", "r")
+    unknown = replace(old, definition={**old.definition, "hidden": [["__hw_state7", "bigint"]]})
+    assert Definition.load(old).recomputed is None
+    assert Definition.load(unknown).recomputed == "MISREAD"
+
+
+def test_texts_of_recomputed_views_mean_the_same_if_their_words_do() -> None:
+    """Printing what was read of a text that is misread says nothing of what it means."""
+
+    def whole(text: str) -> Definition:
+        return Definition.from_scratch(text, {"r": TableUse((), ())}, {}, {}, "MISREAD")
+
+    text = whole("SELECT 'é' AS e, k -1L AS m FROM r")
+    assert text.means(whole("SELECT  'é' /* the same */ AS e, k\n- 1L AS m -- all of it\nFROM r"))
+    for other in ("SELECT 'é ' AS e, k -1L AS m FROM r", "SELECT 'é' AS e, k -1 AS m FROM r"):
+        assert not text.means(whole(other))
+    joins = "SELECT * FROM r, s RIGHT JOIN t ON s.k = t.k", "SELECT * FROM (r, s) RIGHT JOIN t ON s.k = t.k"
+    assert not whole(joins[0]).means(whole(joins[1]))
+    assert not whole("SELECT '\\%' AS e FROM r").means(whole("SELECT '%' AS e FROM r"))
+
+
+def test_a_table_that_was_begun_anew_changed_below_all_views(catalog: Catalog, lease: Lease) -> None:
+    """Its changes of before are still numbered, and count: a view may be taken back over them."""
+    context = Context(catalog, cast(Any, None), cast(Any, None), "/", lambda: 0)
+
+    def changed(of: str, start: int, end: int) -> bool:
+        return has_changed(context, catalog.view(of), Interval(Csn(start), Csn(end)))
+
+    only = replace(view("only", "SELECT k, v FROM s", "s"), csn=Csn(4))
+    catalog.insert_view(lease, only, leaves("s"))
+    assert not changed("above", 4, 5)
+    catalog.restart_base_table(lease, replace(catalog.base_table("r"), since_version=7))
+    assert changed("above", 4, 5)
+    assert changed("above", 0, 1)
+    assert not changed("only", 3, 5)
+
+
+def test_a_recomputed_view_does_not_stay_at_a_csn_up_to_which_a_table_can_not_be_captured(
+    catalog: Catalog, lease: Lease
+) -> None:
+    context = Context(catalog, cast(Any, None), cast(Any, None), "/", lambda: 0)
+    kept = replace(view("kept", "SELECT 1", "s", definition={**SUMS.definition, "recomputed": "PIVOT"}), csn=Csn(4))
+    catalog.insert_view(lease, kept, leaves("r", "s"))
+    catalog.add_base_table(lease, table("t"))
+    catalog.number_units(lease, [[Commit("t", 1, 500, "WRITE", 1)]])
+    catalog.set_table_problem(lease, "s", {"code": "HISTORY_LOST", "message": "gone"})
+    with pytest.raises(HeadwaterError) as caught:
+        refresh(context, "kept", Csn(5))
+    assert (caught.value.code, catalog.view("kept").csn) == ("HISTORY_LOST", 4)
+    catalog.set_table_problem(lease, "s", None)
+    assert refresh(context, "kept", Csn(5)).reason == "NO_CHANGES"
+    assert catalog.view("kept").csn == 5
 
 
 def test_the_backlog_of_each_part(catalog: Catalog, lease: Lease) -> None:
@@ -128,9 +206,14 @@ def test_a_bound_below_the_floor_is_refused_with_its_reason(catalog: Catalog, le
 
 
 def test_views_below_are_part_of_what_a_refresh_takes(catalog: Catalog, lease: Lease) -> None:
-    assert below_seconds(catalog, ABOVE) == 0.0  # nothing is known of it
+    assert costs_below(catalog, ABOVE).expected == 0.0  # nothing is known of it
     step(catalog, lease, "joined", [1, 1], 3.0)
     step(catalog, lease, "joined", [1, 2], 2.0)
     gather(catalog, JOIN)
-    assert below_seconds(catalog, ABOVE) == pytest.approx(3.0 + 2.0)
-    assert below_seconds(catalog, JOIN) == 0.0
+    assert costs_below(catalog, ABOVE).expected == pytest.approx(3.0 + 2.0)
+    assert costs_below(catalog, JOIN).expected == 0.0
+    catalog.add_cost_samples(
+        [CostRecord("joined", "propagate", 0, 1, 8.0, False, 0), CostRecord("above", "propagate", 0, 1, 2.0, False, 0)]
+    )
+    with pytest.raises(ResponseTimeTooShort, match=r"\+ the views that it reads"):
+        require_feasible(catalog, ServiceLevel(response_time=5), ABOVE, "above")

@@ -73,6 +73,7 @@ WAYS = (
     Sizes(),
     Sizes(large_table=1),
     Sizes(large_table=1, small_view=0),
+    Sizes(large_table=1, small_view=0, scattered=1),
     Sizes(broadcast=1, large_table=2, small_view=3),
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.context import Sizes
+from headwater.errors import HistoryLost
 from tests.spark.keyed import VIEWS, Keyed
 from tests.spark.oracle import WAYS, World
 
@@ -25,6 +26,7 @@ def known(world: World) -> dict[str, tuple[int | None, int | None]]:
     return {each.name: (each.held_from, each.held_to) for each in world.lake.constraints()}
 
 
+@pytest.mark.heavy
 def test_what_constraints_make_empty_is_not_computed_until_the_data_breaks_them(
     make_world: Callable[..., World],
 ) -> None:
@@ -100,6 +102,68 @@ def test_a_constraint_that_was_mended_is_used_again_after_a_look(make_world: Cal
     world.refresh("v")
     assert outcomes(world, "v")[0]["cut"] == 1
     world.check_law("v")
+
+
+@pytest.mark.heavy
+def test_what_is_known_of_a_column_is_not_believed_of_another_under_its_name(make_world: Callable[..., World]) -> None:
+    """An old row refers, under the new name, to an order that comes later: as one that can't be, it would be cut."""
+    world = make_world("renamed_key")
+    world.make("o", "k STRING", "('a')", mapped=True)
+    world.make("i", "id INT, f STRING, g STRING", "(1, 'a', 'Z')", mapped=True)
+    world.look()
+    world.lake.declare("o", primary_key="k")
+    world.lake.declare("i", foreign_key={"f": "o.k"})
+    assert all(each.holds for each in world.lake.verify())
+    for old, new in (("f", "f0"), ("g", "f")):
+        world.run(f"ALTER TABLE {{i}} RENAME COLUMN {old} TO {new}")
+    world.run("INSERT INTO {i} (id, f0, f) VALUES (2, 'a', 'a')")
+    world.create("v", "SELECT i.id, o.k FROM i JOIN o ON i.f = o.k")
+    world.lake._context.sizes = replace(Sizes(), checked=0)
+    world.run("INSERT INTO {o} VALUES ('Z')")
+    assert world.refresh("v").mode == "incremental"
+    assert outcomes(world, "v")[0]["cut"] == 0
+    found = {each.constraint.name: each for each in world.lake.verify()}
+    assert (found["i_f_fkey"].looked_at, found["i_f_fkey"].holds) == ("state", True)
+    # And verify by itself, without a step before it.
+    world.run("ALTER TABLE {i} RENAME COLUMN f TO other")
+    world.run("ALTER TABLE {i} RENAME COLUMN f0 TO f")
+    world.run("INSERT INTO {i} (id, f, other) VALUES (3, 'a', 'nobody')")
+    found = {each.constraint.name: each for each in world.lake.verify()}
+    assert (found["i_f_fkey"].looked_at, found["i_f_fkey"].holds) == ("state", True)
+
+
+@pytest.mark.heavy
+def test_what_is_known_of_a_column_is_not_believed_over_changes_made_under_another_name(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that had its name back was taken to have had it all along, and what others wrote to be its rows."""
+    world = make_world("there_and_back")
+    world.make("i", "f INT, g INT", "(1, 1)", mapped=True)
+    world.look()
+    world.lake.declare("i", unique="f")
+    assert all(each.holds for each in world.lake.verify())
+    held = known(world)["i_f_key"]
+    for old, new in (("f", "x"), ("g", "f")):
+        world.run(f"ALTER TABLE {{i}} RENAME COLUMN {old} TO {new}")
+    world.run("INSERT INTO {i} (x, f) VALUES (1, 2)")
+    for old, new in (("f", "g"), ("x", "f")):
+        world.run(f"ALTER TABLE {{i}} RENAME COLUMN {old} TO {new}")
+    world.run("INSERT INTO {i} (f, g) VALUES (3, 3)")
+    (found,) = world.lake.verify()
+    assert (found.looked_at, found.holds, found.constraint.held_from) == ("state", False, held[0])
+    world.run("DELETE FROM {i} WHERE g = 2")
+    (found,) = world.lake.verify()
+    assert (found.looked_at, found.holds) == ("state", True)
+
+    def lost(table: str, *_: Any) -> None:
+        raise HistoryLost("its log was cleaned", table=table)
+
+    # Where nobody knows what its columns were called, the whole state tells.
+    monkeypatch.setattr(world.lake._context.source, "renaming_commits", lost)
+    world.run("ALTER TABLE {i} ADD COLUMN h INT")
+    world.run("INSERT INTO {i} (f, g) VALUES (4, 4)")
+    (found,) = world.lake.verify()
+    assert (found.looked_at, found.holds) == ("state", True)
 
 
 def test_the_ddl_of_a_delta_table_declares_what_it_can(make_world: Callable[..., World]) -> None:

@@ -43,6 +43,7 @@ def test_a_change_of_few_keys_reads_the_files_of_those_keys_alone(make_world: Ca
     world.check_law("v")
 
 
+@pytest.mark.heavy
 def test_new_rows_of_new_keys_are_appended_and_all_else_is_merged(make_world: Callable[..., World]) -> None:
     world = make_world("appended")
     world.lake._context.sizes = Sizes(small_view=0)

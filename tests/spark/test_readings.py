@@ -55,6 +55,8 @@ KEPT = {
     "coalesce(v IN (SELECT u FROM t), true) AS g FROM r",
     "in_below_not": "SELECT k, NOT (v IN (SELECT w FROM s) OR v = 5) AS f, "
     "NOT NOT (v IN (SELECT w FROM s)) AS g FROM r",
+    "between_that_is_false_with_a_null": "SELECT k, v FROM r "
+    "WHERE (v BETWEEN (SELECT max(w) FROM s WHERE s.k = r.k) AND 3) = false",
     "order_by_an_expression_of_an_alias": "SELECT k, b, -v AS v FROM r ORDER BY v + 0, k, b LIMIT 2",
     "order_by_a_column_hidden_by_an_alias": "SELECT k, b, -v AS v FROM r ORDER BY r.v, k, b LIMIT 2",
     "order_by_an_aggregate": "SELECT k, sum(v) AS n FROM r GROUP BY k ORDER BY sum(v) + count(*), k LIMIT 2",

@@ -136,3 +136,26 @@ def test_the_reader_of_a_recomputed_view_is_not_brought_to_before_that(make_worl
     report = world.refresh("above")
     assert (report.mode, report.reason, report.csn) == ("full", "UPSTREAM_RECOMPUTED", newest)
     world.check_law("above")
+
+
+def test_a_view_whose_hidden_columns_nobody_knows_any_more_is_recomputed_without_them(
+    make_world: Callable[..., World],
+) -> None:
+    """Its definition could not be read, and so neither could the lake's status."""
+    world = make_world("unknown_hidden")
+    world.make("r", "k INT, v INT", "(1, 1), (1, 2), (2, 5)")
+    for layout in ("current", "timeline"):
+        world.create(f"in_{layout}", "SELECT k, avg(v) AS a FROM r GROUP BY k", f"OPTIONS (layout = '{layout}')")
+        catalog = world.lake._context.catalog
+        view = catalog.view(f"in_{layout}")
+        assert view.hidden
+        other = {**view.definition, "hidden": [[f"{name}0", kind] for name, kind in view.hidden]}
+        with catalog.lease("by hand") as lease:
+            leaves = catalog.leaves(view.view_id)
+            catalog.alter_view(lease, view.view_id, options=view.options, leaves=leaves, definition=other)
+        world.check(view.name)
+        for row in ("(2, 6)", "(3, 7)"):
+            world.run(f"INSERT INTO {{r}} VALUES {row}")
+            report = world.refresh(view.name)
+            assert (report.mode, report.reason) == ("full", "MISREAD")
+        assert not catalog.view(view.name).hidden

@@ -12,7 +12,7 @@ import pytest
 from headwater.algebra.nodes import Aggregate, Nodes
 from headwater.algebra.time import BEGINNING
 from headwater.definition import Definition
-from headwater.engine.analysis import kinds_of
+from headwater.engine.analysis import kinds_of, require_same_reading
 from headwater.engine.judging import judge
 from headwater.engine.second_reading import require_same_answer
 from headwater.engine.spark import SparkEngine
@@ -160,3 +160,12 @@ def test_ties_that_matter_are_not_taken_for_a_misreading(engine: SparkEngine) ->
     for order in ("v", "v DESC"):
         text = f"SELECT k, row_number() OVER (ORDER BY {order}) AS n FROM r"
         compare(engine, text, text, tables)
+
+
+@pytest.mark.parametrize("value", ["nullif(id + 1, 3)", "id * 2 BETWEEN 1 AND id + 3", "count_if(id = 2)"])
+def test_names_that_spark_makes_up_are_no_misreading(engine: SparkEngine, value: str) -> None:
+    """What such an expression uses twice has a name in the optimized plan, numbered anew in every plan."""
+    text = f"SELECT {value} AS x FROM range(5)"
+    require_same_reading(engine, text, text, text)
+    with pytest.raises(UnsupportedSql):
+        require_same_reading(engine, text, text, text.replace("id", "(id + 7)"))

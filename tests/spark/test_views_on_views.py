@@ -69,6 +69,43 @@ def test_a_view_over_a_recomputed_past_is_recomputed_and_says_so(make_world: Cal
     assert world.refresh("big").mode == "incremental"
 
 
+def test_a_chain_of_views_over_a_recomputed_past_is_recomputed_from_below(make_world: Callable[..., World]) -> None:
+    """What lies between is marked only when the lowest one is recomputed: it must be looked at again."""
+    world = make_world("lost_below")
+    world.make("r", *TABLES["r"])
+    world.look()
+    world.create("low", PER_KEY)
+    world.create("mid", "SELECT k, n FROM low WHERE n > 0")
+    world.create("high", "SELECT n, count(*) AS m FROM mid GROUP BY n")
+    whole = f"WITH low AS ({PER_KEY}), mid AS (SELECT k, n FROM low WHERE n > 0) "
+    world.views |= {"high": whole + "SELECT n, count(*) AS m FROM mid GROUP BY n"}
+    world.lake.resync("r")
+    world.noticed("r")
+    world.run("INSERT INTO {r} VALUES (2, 1, 'a', 1.0)")
+    report = world.refresh("high")
+    assert (report.mode, report.reason) == ("full", "UPSTREAM_RECOMPUTED")
+    world.run("INSERT INTO {r} VALUES (3, 1, 'a', 1.0)")
+    assert world.refresh("high").mode == "incremental"
+
+
+def test_a_recomputed_view_does_not_stay_when_a_table_below_another_view_was_begun_anew(
+    make_world: Callable[..., World],
+) -> None:
+    """Nothing had marked it, and a table that is followed since a csn has no change at that csn."""
+    world = make_world("lost_unmarked")
+    world.make("r", *TABLES["r"])
+    world.look()
+    world.create("low", PER_KEY)
+    world.create("high", "SELECT k, n FROM low", "OPTIONS (refresh = 'full')")
+    world.views["high"] = f"SELECT k, n FROM ({PER_KEY})"
+    world.run("INSERT INTO {r} VALUES (2, 1, 'a', 1.0), (77, 1, 'a', 1.0)")
+    world.lake.resync("r")
+    world.noticed("r")
+    report = world.refresh("high")
+    assert (report.mode, report.reason) == ("full", "POLICY_FULL")
+    assert world.lake.refresh("high").mode == "none"
+
+
 def test_a_select_reads_views_and_tables_together(world: World) -> None:
     answer = world.lake.sql("SELECT p.k, p.n FROM per_key p JOIN r ON r.k = p.k WHERE p.n > 1")
     expected = world.expected(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -74,6 +74,7 @@ class Engine:
         self.connection.create_function("greatest", -1, lambda *v: max((x for x in v if x is not None), default=None))
         self.names = (f"kept{number}" for number in count())
         self.staging = self
+        self.residents = self
         self.statements = 0
 
     def run(self, text: str) -> list[tuple[Any, ...]]:
@@ -97,8 +98,16 @@ class Engine:
         yield self._keep(text)
 
     @contextmanager
-    def leaf_changes(self, texts: Mapping[Any, str], _: Mapping[Any, Any]) -> Iterator[dict[Any, StagedRows]]:
+    def leaf_changes(
+        self, texts: Mapping[Any, str], _: Mapping[Any, Any], *, few: bool = False
+    ) -> Iterator[dict[Any, StagedRows]]:
         yield {key: self._keep(text) for key, text in texts.items()}
+
+    def for_rows(self, _: int | None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def holds_few(self, _: str) -> bool:
+        return False
 
     def _keep(self, text: str) -> StagedRows:
         name = next(self.names)
@@ -108,7 +117,7 @@ class Engine:
         ).fetchone()
         return StagedRows(name, rows, negative > 0)
 
-    def extent(self, location: str, columns: Sequence[str]) -> Extent:
+    def extent(self, location: str, columns: Sequence[str], changed: object = None) -> Extent:
         """Of tables that are taken for larger ones: below tiny tables no tree has stages."""
         return Extent(1000 * len(self.history.state(location, Csn(0))), {})
 

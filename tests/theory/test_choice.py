@@ -132,3 +132,36 @@ def test_a_projection_above_keeps_its_order() -> None:
     assert isinstance(plan, Project)
     assert len(plan.outputs) == 2 + len(carried.hidden)
     assert dict(carried.columns)["group#1.k0"] == "g"
+
+
+def test_what_the_first_refresh_of_a_process_took_does_not_rule_out_the_next() -> None:
+    change = workload(SUMS, {"big": 10})
+    first = choose(change, QUICK, cold=True)
+    assert first is not None
+    assert first.as_json()["cold"] is True
+    cold = Sample(INCREMENTAL, first.predicted[INCREMENTAL], 4.5, 10, cold=True)  # three times as long as from scratch
+    warm = Sample(INCREMENTAL, first.predicted[INCREMENTAL], 1.4, 10)
+    slow = replace(warm, seconds=1.8)
+    ways = {
+        (case, is_cold): choose(change, [*samples, *QUICK], cold=is_cold)
+        for case, samples in {"cold": [cold], "warm": [warm, cold], "slow": [slow, cold]}.items()
+        for is_cold in (False, True)
+    }
+    chosen = {case: choice.way for case, choice in ways.items() if choice is not None}
+    # A process that lives for one refresh goes by what such refreshes took, one that lives on by the others.
+    assert chosen == {
+        ("cold", False): INCREMENTAL,
+        ("cold", True): FULL,
+        ("warm", False): INCREMENTAL,
+        ("warm", True): FULL,
+        ("slow", False): FULL,
+        ("slow", True): FULL,
+    }
+
+
+def test_a_cold_refresh_that_was_hopeless_is_not_tried_again() -> None:
+    change = workload(SUMS, {"big": 10})
+    cold = Sample(INCREMENTAL, 2.5, 30.0, 10, cold=True)
+    choice = choose(change, [cold, *QUICK])
+    assert choice is not None
+    assert choice.way == FULL

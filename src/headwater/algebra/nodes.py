@@ -108,12 +108,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The first ``limit`` rows after ``offset`` in an order; rows that tie are ordered by all their columns."""
+    """The first ``limit`` rows after ``offset`` in an order; rows that tie are ordered by all their columns.
+
+    ``carried``: they stand in the view's own table.
+    """
 
     input: Plan
     order: tuple[exp.Expr, ...]
     limit: int
     offset: int
+    carried: bool = False
     floating: tuple[Attribute, ...] = ()
 
     @property

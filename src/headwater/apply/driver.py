@@ -20,7 +20,7 @@ from headwater.context import Context, apply_lease, propagate_lease
 from headwater.definition import Definition, base_tables_of, require_kept
 from headwater.durable import DurablePoint
 from headwater.engine.files import directories_in, remove_directory
-from headwater.engine.net_change import CountedTable, add_net_change
+from headwater.engine.net_change import CountedTable, NetChange, add_net_change
 from headwater.engine.spark import CommitTag, StoredCommit, Written
 from headwater.errors import (
     BeyondHighWaterMark,
@@ -62,7 +62,7 @@ def apply(
     started = time.monotonic() if started is None else started
     view_id = context.catalog.view(name).view_id
     with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        finish_open_steps(context, lease, name)
+        finish_open_steps(context, lease, name, view_id)
         view = context.catalog.view(name)
         require_reachable(context, view, to)
         if to == view.csn or (never_back and to < view.csn):
@@ -91,13 +91,13 @@ def finish_begun(context: Context, name: str) -> Applied | None:
     if not context.catalog.open_steps(view_id, "apply"):
         return None
     with context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        return finish_open_steps(context, lease, name)
+        return finish_open_steps(context, lease, name, view_id)
 
 
-def finish_open_steps(context: Context, lease: Lease, name: str) -> Applied | None:
+def finish_open_steps(context: Context, lease: Lease, name: str, view_id: str) -> Applied | None:
     """The same under the view's apply lease."""
     recomputed = None
-    view = context.catalog.view(name)
+    view = context.catalog.view(name, view_id)
     for step in context.catalog.open_steps(view.view_id, "apply"):
         if "recompute" in step.intent:
             with context.catalog.lease(
@@ -130,7 +130,7 @@ def _install(
         raise InternalError(f"Step {step.step_id} begins at csn {start}, view {view.name} stands at {view.csn}.")
     interval, sign = (Interval(start, to), 1) if to > start else (Interval(to, start), -1)
     rows, version, mode, reason = 0, view.version, "none", "NO_CHANGES"
-    if _changed(context, view, interval):
+    if has_changed(context, view, interval):
         context.progress(f"{view.name}: applying {'+' if sign > 0 else '-'}{interval}")
         try:
             written = _write(context, view, interval, sign, _tag(view, step, to))
@@ -158,20 +158,23 @@ def _install(
 
 
 def _write(context: Context, view: ViewRecord, interval: Interval, sign: int, tag: CommitTag) -> Written | None:
-    """Merge the net effect of the view delta; a small view is written anew, which costs less than to find its rows."""
+    """Install the net effect of the view delta, in whichever way takes least."""
     if view.layout == "timeline":
         return timeline.install(context, view, interval, sign, tag)
-    names = [name for name, _ in view.stored]
-    key = next(((name, kind) for name, kind in view.stored if name in view.cluster_by[:1]), None)
-    table = CountedTable(view.location, view.version, view.delta_location, names, key)
-    doing = f"applying {interval} to {view.name}"
-    return add_net_change(context.engine, table, interval, sign, tag, doing, small=context.sizes.small_view)
+    key = next((name for name, _ in view.stored if name in view.cluster_by[:1]), None)
+    table = CountedTable(view.location, view.version, view.delta_location, view.stored, key)
+    change = NetChange(interval, sign, tag, f"applying {interval} to {view.name}")
+    sizes = context.sizes
+    return add_net_change(context.engine, table, change, small=sizes.small_view, scattered=sizes.scattered)
 
 
-def _changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
-    """Whether any base table changed between the two moments; if none did, neither did the view."""
+def has_changed(context: Context, view: ViewRecord, interval: Interval) -> bool:
+    """Whether any base table changed between the two moments; if none did, neither did the view.
+
+    A table that was begun anew counts as changed at that csn, and before it as far as its changes were numbered.
+    """
     tables = base_tables_of(context.catalog, Definition.load(view))
-    return any(context.catalog.changed_csns(table, interval) for table in tables)
+    return any(context.catalog.units(table, interval.start, interval.end) for table in tables)
 
 
 def _committed_version(context: Context, view: ViewRecord, step: StepRecord) -> int:
@@ -228,7 +231,7 @@ def recompute(
         context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
         context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
-        view = context.catalog.view(name)
+        view = context.catalog.view(name, view_id)
         if not view.from_scratch:
             for leaf in context.catalog.leaves(view_id):
                 context.catalog.require_logged(leaf.table, csn)  # its changes from there on are wanted next
@@ -239,6 +242,31 @@ def recompute(
         step = context.catalog.begin_step([lease, other], view_id, "apply", intent)
         context.reached(DurablePoint.APPLY_INTENDED)
         return _recompute(context, [lease, other], view, step, started, alternatives)
+
+
+def stay(context: Context, name: str, csn: Csn, *, started: float) -> Applied:
+    """Bring a view that is recomputed to a later csn up to which none of its tables changed: its rows are the same."""
+    view_id = context.catalog.view(name).view_id
+    with (
+        context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
+        context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
+    ):
+        view = context.catalog.view(name, view_id)
+        if csn <= view.csn or has_changed(context, view, Interval(view.csn, csn)):  # somebody has brought it elsewhere
+            return Applied(view.csn, 0, "none", "UP_TO_DATE")
+        intent = {"recompute": csn, "reason": "NO_CHANGES", "delta": view.delta_location}
+        step = context.catalog.begin_step([lease, other], view_id, "apply", intent)
+        context.catalog.reset_view(
+            [lease, other],
+            view_id,
+            step.step_id,
+            csn=csn,
+            version=view.version,
+            delta_location=view.delta_location,
+            outcome={"rows": 0},
+            refresh=_story(context, view, csn, "none", "NO_CHANGES", 0, started, None),
+        )
+    return Applied(csn, 0, "none", "NO_CHANGES")
 
 
 def _delta_goes_on(context: Context, view: ViewRecord, csn: Csn) -> bool:
@@ -260,6 +288,8 @@ def _recompute(
     began = time.monotonic()
     csn = Csn(step.intent["recompute"])
     definition = Definition.load(view)
+    if definition.recomputed is not None and view.hidden:
+        view = _without_hidden_columns(context, leases, view, definition)
     context.progress(f"{view.name}: recomputing at csn {csn}")
     delta_location = step.intent.get("delta")
     # Of a step that was left open, somebody may have propagated beyond it meanwhile.
@@ -295,6 +325,17 @@ def _recompute(
     context.reached(DurablePoint.APPLY_RECORDED)
     remove_past_deltas(context, context.catalog.view(view.name), context.catalog.released_deltas(view.view_id))
     return Applied(csn, rows, "full", str(step.intent["reason"]))
+
+
+def _without_hidden_columns(
+    context: Context, leases: list[Lease], view: ViewRecord, definition: Definition
+) -> ViewRecord:
+    """A view that was kept incrementally and no longer is: from now on nobody writes, or reads, what it carried."""
+    leaves = context.catalog.leaves(view.view_id)
+    context.catalog.alter_view(
+        leases, view.view_id, options=view.options, leaves=leaves, definition=definition.as_json()
+    )
+    return context.catalog.view(view.name)
 
 
 def view_delta_places(context: Context, view: ViewRecord) -> list[str]:

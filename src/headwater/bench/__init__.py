@@ -25,7 +25,7 @@ BENCHES: dict[str, str] = {
 }
 OPTIONS: dict[str, frozenset[str]] = {
     "choices": frozenset({"fractions", "repeats"}),
-    "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints"}),
+    "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints", "together", "warm_up"}),
     "he": frozenset({"repeats"}),
     "lee": frozenset({"fractions", "scales", "repeats"}),
     "mauve": frozenset({"minutes", "parts", "readers"}),

@@ -4,9 +4,12 @@ A day is 0.1 % of the orders new with their line items, and as many old ones gon
 nothing of Headwater. Then the commits are captured, and for each view, in the same session: refreshed (timed with its
 propagate and its apply) and recomputed (its text over the newest tables, written over a Delta table); both must hold
 the same rows. A day of 2 %, as other systems were measured, follows; and the same absolute change below tables of half,
-once and twice the size, which shows whether cost follows the change or the tables. A first day warms up.
+once and twice the size, which shows whether cost follows the change or the tables. Some days come first that are not
+counted: a service keeps its session, and the first dozen statements of a shape take Spark several times as long. In the
+last of them the views are recomputed too.
 
-Twins of both views are refreshed together each day, in one round, which computes once what both need.
+Twins of both views are refreshed together each day, in one round, which computes once what both need, unless
+``together`` is off.
 
 The keys and foreign keys along which the views join are declared and verified before, unless ``constraints`` is off.
 """
@@ -38,6 +41,7 @@ from headwater.bench.six_way import (
 from headwater.bench.tpch.refresh import require_fraction
 from headwater.bench.tpch.tables import load
 from headwater.engine.session import describe_machine, local_session
+from headwater.errors import InvalidInput
 from headwater.lake import Lake, connect
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 DAY, PEERS = 0.001, 0.02
 SCALES = (0.5, 1.0, 2.0)
 REPEATS = 3
+WARM_UP = 3  # days that are not counted
 VIEWS = {"six_way": SIX_WAY, "revenue": REVENUE}
 DAILY_GAIN, DAILY_GAIN_AT_10, PEERS_GAIN, DOUBLING = 6.0, 20.0, 4.0, 1.25
 
@@ -121,25 +126,40 @@ def run(
     repeats: int = REPEATS,
     strategy: str = "n-term",
     constraints: bool = True,
+    together: bool = True,
+    warm_up: int = WARM_UP,
 ) -> dict[str, Any]:
     scale_factor = 1.0 if sf is None else sf
+    if repeats < 1 or warm_up < 0:
+        raise InvalidInput("There is nothing to measure.", remedy="Give at least one repeat, and no negative numbers.")
     for scale in (1.0, *scales):
         require_scale(scale_factor * scale)
     for fraction in fractions:
         require_fraction(fraction)
     spark = local_session("headwater-bench", extra=SETTINGS)
-    bench = _Bench(spark, repeats, strategy, constraints, progress)
-    days = bench.days(scale_factor, sorted(fractions), twins=True)
+    bench = _Bench(spark, repeats, warm_up, strategy, constraints, progress)
+    days = bench.days(scale_factor, sorted(fractions), twins=together)
     scaled = [day for scale in scales if scale != 1.0 for day in bench.days(scale_factor * scale, [DAY / scale])]
     if 1.0 in scales:
         scaled += [day for day in days if day.fraction == DAY]
-    options = "" if constraints else " --no-constraints"
+    options = "" if tuple(fractions) == (DAY, PEERS) else f" --fractions {','.join(f'{each:g}' for each in fractions)}"
+    options += "" if tuple(scales) == SCALES else f" --scales {','.join(f'{each:g}' for each in scales)}"
+    options += "" if repeats == REPEATS else f" --repeats {repeats}"
+    options += "" if warm_up == WARM_UP else f" --warm-up {warm_up}"
+    options += "" if constraints else " --no-constraints"
+    options += "" if together else " --no-together"
     options += "" if strategy == "n-term" else f" --strategy {strategy}"
     report = {
         "benchmark": "daily",
         "command": f"headwater bench daily --sf {scale_factor:g}{options}",
         "machine": describe_machine(spark),
-        "data": {"scale_factor": scale_factor, "repeats": repeats, "strategy": strategy, "constraints": constraints},
+        "data": {
+            "scale_factor": scale_factor,
+            "repeats": repeats,
+            "warm_up": warm_up,
+            "strategy": strategy,
+            "constraints": constraints,
+        },
         "views": VIEWS,
         "equal": all(day.equal for day in (*days, *scaled)) and all(each.equal for each in bench.together),
         "days": [day.as_dict() for day in days],
@@ -163,12 +183,14 @@ class _Bench:
         self,
         spark: SparkSession,
         repeats: int,
+        warm_up: int,
         strategy: str,
         constraints: bool,
         progress: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._repeats = repeats
+        self._warm_up = warm_up
         self._strategy = strategy
         self._constraints = constraints
         self._progress = progress
@@ -189,17 +211,19 @@ class _Bench:
                 if self._constraints:
                     self._progress(f"SF {scale_factor:g}: verifying constraints")
                     declare(lake)
-                days = [fractions[0], *(fraction for fraction in fractions for _ in range(self._repeats))]
+                counted = [fraction for fraction in fractions for _ in range(self._repeats)]
                 found = []
-                for number, fraction in enumerate(days):
+                for number, fraction in enumerate([*[fractions[0]] * self._warm_up, *counted], start=1):
                     label = f"SF {scale_factor:g}, day {number}, {fraction:.2%}"
-                    day = self._day(lake, places, folder, scale_factor, fraction, number, label)
-                    found.append(day)
+                    recomputing = number >= self._warm_up
+                    day = self._day(lake, places, folder, scale_factor, fraction, number, label, recomputing)
+                    if number > self._warm_up:
+                        found += day
                     if twins:
                         self._progress(f"{label}: both in one round")
                         both = self._round(lake, fraction, day)
-                        self.together += [both] if number else []
-                return [day for each in found[1:] for day in each]
+                        self.together += [both] if number > self._warm_up else []
+                return found
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -212,9 +236,11 @@ class _Bench:
         fraction: float,
         number: int,
         label: str,
+        recomputing: bool,
     ) -> list[Day]:
+        """Every view over one day; compared with its recomputation if there is one."""
         before = lake.capture()
-        changes = RefreshFunctions(self._spark, places, fraction, seed=number + 1)
+        changes = RefreshFunctions(self._spark, places, fraction, seed=number)
         changes.write(lambda what: self._progress(f"{label}: {what}"))
         with self._observer.watch() as capturing:
             csn = lake.capture()
@@ -226,12 +252,14 @@ class _Bench:
                 lake.propagate(view, csn)
             with self._observer.watch() as applying:
                 report = lake.refresh(view, to=csn)
-            place = folder / f"recomputed-{view}"
-            with self._observer.watch() as recomputing:
-                recompute(self._spark, places, text, place)
-            equal = digest(lake.read(view)) == digest(self._spark.read.format("delta").load(str(place)))
+            anew, equal = Work(), True
+            if recomputing:
+                place = folder / f"recomputed-{view}"
+                with self._observer.watch() as anew:
+                    recompute(self._spark, places, text, place)
+                equal = digest(lake.read(view)) == digest(self._spark.read.format("delta").load(str(place)))
             last = lake.explain(view).last or {}
-            works = (capturing, propagating, applying, recomputing)
+            works = (capturing, propagating, applying, anew)
             found.append(Day(view, scale_factor, fraction, csn, changed, *works, report.mode, report.rows, equal, last))
         return found
 

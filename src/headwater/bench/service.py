@@ -32,6 +32,7 @@ from headwater.bench.he.simulated import limit
 from headwater.bench.he.stream import OFFERS, PARTSUPP, SUPPLIER, Stream, load
 from headwater.bench.report import Target, at_most, write
 from headwater.engine.session import describe_machine, local_session
+from headwater.errors import ServiceStopped
 from headwater.lake import Lake, connect
 from headwater.measured import backlog_of, gather
 from headwater.schedule.keeping import HEADROOM, Memory, Seen, decide, done
@@ -50,7 +51,7 @@ POLICY = "ahead"
 REPLAYED = {POLICY: "replayed_policy", "naive": "replayed_naive"}  # and the view that it is replayed on
 HIT_RATE = 0.99
 OF_NAIVE = 0.7
-_FULL_AFTER = 6  # commits of each table that make the backlog full, by the sum of the cost functions
+_FULL_AFTER = 2  # commits of each table that make the backlog full, by the sum of the cost functions
 _PAUSE, _ASK = 3.0, 45.0  # seconds between commits and between questions, on average
 _ROUNDS, _PENDING = 2, 14  # of calibration, and commits that each of them finds pending
 _TOGETHER = 4  # refreshes from which it is learned beforehand what parts share
@@ -187,8 +188,8 @@ class _Live:
         keep(self.lake, self.log, settings, stop=stop, started=started)
         for thread in threads:
             thread.join(max(60.0, until - time.monotonic()))
-        # A question that the end cut short was not answered by the service.
-        self.answered = [asked for asked in self.answered if asked.error is None]
+        # A question that the end cut short was not answered by the service; any other error is a promise broken.
+        self.answered = [asked for asked in self.answered if not isinstance(asked.error, ServiceStopped)]
 
     def _ask(self, loop: Loop, stop: threading.Event) -> None:
         moments = Random(2)  # noqa: S311 moments, not secrets
@@ -196,8 +197,9 @@ class _Live:
             asked = loop.demand("kept")
             while not asked.finished.wait(1.0) and not stop.is_set():
                 pass
-            if asked.finished.wait(60.0):
-                self.answered.append(asked)
+            asked.finished.wait(60.0)
+            self.answered.append(asked)
+            if asked.finished.is_set():
                 self.progress(f"{len(self.answered)} refreshes, the last in {asked.seconds or 0.0:.1f} s")
 
     def decisions(self) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from headwater.catalog.records import Columns, MirrorState
 from headwater.context import Sizes
 from headwater.engine.failures import user_sql
 from headwater.engine.files import remove_directory
-from headwater.engine.net_change import CountedTable, add_net_change
+from headwater.engine.net_change import CountedTable, NetChange, add_net_change
 from headwater.engine.spark import CommitTag, SparkEngine
 from headwater.errors import InvalidInput
 from headwater.sources.feed import Row
@@ -198,9 +198,10 @@ class SparkMirrorStore:
         assert target.state is not None  # noqa: S101  as above
         state, interval = target.state, Interval(target.state.csn, to)
         tag = CommitTag(f"headwater:{target.mirror_id}:state", round_id, {"step": round_id, "csn": to})
-        doing = f"bringing {target.name} to csn {to}"
-        table = CountedTable(target.location, state.version, target.log_location, target.names)
-        written = add_net_change(self._engine, table, interval, 1, tag, doing, small=self._sizes.small_view)
+        change = NetChange(interval, 1, tag, f"bringing {target.name} to csn {to}")
+        table = CountedTable(target.location, state.version, target.log_location, target.columns)
+        small, scattered = self._sizes.small_view, self._sizes.scattered
+        written = add_net_change(self._engine, table, change, small=small, scattered=scattered)
         return state.version if written is None else written.version
 
     # ------------------------------------------------------------------ giving up

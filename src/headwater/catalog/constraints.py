@@ -108,6 +108,11 @@ class Constraints(FencedTables):
                 )
             return _update(connection, name, held=extended(None if broken else record.held, verified), broken=None)
 
+    def forget_constraint(self, lease: Held, name: str) -> ConstraintRecord:
+        """Its columns are other ones by now: what was known of it was said of those."""
+        with self._under(lease) as connection:
+            return _update(connection, name, held=None, broken=_find(connection, name).broken)
+
     def break_constraint(self, lease: Held, name: str, csn: Csn, problem: JsonObject) -> ConstraintRecord:
         """The data breaks it at a csn: from there on nothing may rest on it."""
         with self._under(lease) as connection:

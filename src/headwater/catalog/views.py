@@ -87,12 +87,20 @@ class Views(FencedTables):
                 widths = {"width_kind": leaf.width_kind, "width_value": leaf.width_value}
                 connection.execute(sa.update(_leaves).where(this).values(**widths))
 
-    def view(self, name: str) -> ViewRecord:
+    def view(self, name: str, view_id: str | None = None) -> ViewRecord:
+        """``view_id``: the view that bore the name when its lease was asked for. By now another one may bear it."""
         with self._database.read() as connection:
             row = connection.execute(sa.select(_views).where(_views.c.name == name)).one_or_none()
             if row is None:
                 raise names.unknown("view", name, connection.execute(sa.select(_views.c.name)).scalars())
-            return _view(row)
+        if view_id not in (None, row.view_id):
+            raise UnknownName(
+                f"View {name!r} was replaced meanwhile: it is another view now.",
+                remedy="Do it again, if it is still wanted.",
+                name=name,
+                view_id=view_id,
+            )
+        return _view(row)
 
     def views(self) -> list[ViewRecord]:
         """All of them, by name."""

@@ -29,13 +29,16 @@ def bench(
         typer.Option(metavar="X,X,...", help="For choices, daily, lee, tpch: shares of the tables that change."),
     ] = None,
     repeats: Annotated[int | None, typer.Option(help="For choices, daily, he, lee, tpch: rounds of each size.")] = None,
-    warm_up: Annotated[int | None, typer.Option(help="For tpch: rounds that do not count; 2 if not given.")] = None,
+    warm_up: Annotated[int | None, typer.Option(help="For tpch and daily: rounds or days that do not count.")] = None,
     scales: Annotated[
         str | None, typer.Option(metavar="X,X,...", help="For daily, lee: sizes of the tables, as parts of --sf.")
     ] = None,
     strategy: Annotated[str | None, typer.Option(help="For daily: n-term, tree, recompute or auto.")] = None,
     constraints: Annotated[
         bool | None, typer.Option("--constraints/--no-constraints", help="For daily: whether keys are declared.")
+    ] = None,
+    together: Annotated[
+        bool | None, typer.Option("--together/--no-together", help="For daily: both views in one round, too.")
     ] = None,
     changes: Annotated[
         str | None,
@@ -76,6 +79,7 @@ def bench(
             "scales": _numbers("--scales", scales, float),
             "strategy": strategy,
             "constraints": constraints,
+            "together": together,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -12,6 +12,7 @@ from rich.text import Text
 from headwater.cli.output import console, duration, print_json, print_table
 from headwater.cli.session import Session
 from headwater.engine.priority import IDLE
+from headwater.errors import InvalidInput
 
 if TYPE_CHECKING:
     from headwater.measured import ViewMeasure
@@ -67,6 +68,44 @@ def costs(
     _print_measure(measure)
     if svg is not None:
         console().print(Text(f"The picture is in {svg}"), soft_wrap=True)
+
+
+def simulate(
+    session: Session,
+    view: View,
+    response_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The bound to try; the view's own if not given.")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often to look; if not given, a thousand times in all."),
+    ] = None,
+) -> None:
+    """Try a response time and every policy on the recorded commits, by what steps take; runs nothing."""
+    with session.open() as (lake, _):
+        found = lake.simulate(view, response_time=response_time, step=step)
+    if session.json:
+        print_json(found.as_dict())
+        return
+    arrived = ", ".join(f"{rows:,} of {label}" for label, rows in found.rows.items())
+    told = f"{view}: {arrived} changed rows in {found.steps:,} steps of {duration(found.step)}; "
+    told += f"of {duration(found.response_time)} the backlog may cost {duration(found.limit)}"
+    console().print(Text(told), soft_wrap=True)
+    print_table(
+        ["policy", "processing", "actions", "worst refresh", "late", "most pending"],
+        [
+            [
+                each.policy,
+                duration(each.seconds),
+                f"{each.actions:,}",
+                duration(each.worst_refresh),
+                f"{each.late:,}",
+                f"{each.most_pending:,} rows",
+            ]
+            for each in found.policies
+        ],
+        right=(1, 2, 3, 4, 5),
+    )
 
 
 def _functions(measure: ViewMeasure) -> list[tuple[str, FittedCost | None]]:
@@ -156,7 +195,6 @@ def run(
     ] = 0,
 ) -> None:
     """Keep views within their promises (response_time, max_staleness) until stopped; one JSON line a decision."""
-    from headwater.schedule.service_level import seconds_of
     from headwater.service.loop import LoopSettings
     from headwater.service.run import RunSettings
     from headwater.service.run import run as keep
@@ -164,12 +202,12 @@ def run(
     settings = RunSettings(
         views=views or None,
         loop=LoopSettings(
-            tick=seconds_of(tick),
-            release_every=None if release_every is None else seconds_of(release_every),
-            collect_every=None if collect_every is None else seconds_of(collect_every),
+            tick=_above_zero("--tick", tick),
+            release_every=None if release_every is None else _above_zero("--release-every", release_every),
+            collect_every=None if collect_every is None else _above_zero("--collect-every", collect_every),
         ),
         port=port if serve else None,
-        seconds=None if stop_after is None else seconds_of(stop_after),
+        seconds=None if stop_after is None else _above_zero("--for", stop_after),
         niceness=nice,
     )
     with session.open() as (lake, line):
@@ -184,4 +222,14 @@ def run(
                 keep(lake, file, settings)
 
 
-SERVICE_COMMANDS = (calibrate, costs, run)
+def _above_zero(option: str, text: str) -> float:
+    """A length of time after which something is done again."""
+    from headwater.schedule.service_level import seconds_of
+
+    found = seconds_of(text)
+    if not found > 0:
+        raise InvalidInput(f"{option} {text!r} leaves no time between.", remedy="Give a time above 0.")
+    return found
+
+
+SERVICE_COMMANDS = (calibrate, costs, simulate, run)

@@ -27,8 +27,12 @@ _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _GIB = 1024**3
 
-# For tables of a few rows, generating and compiling code costs more than all the rest of a query.
-TINY_DATA = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# Whether Spark writes code, which is its default, for whole stages and, in each task anew, for what surrounds them (the
+# keys of a shuffle, the statistics of a file, the objects of a Delta log). For few rows that is most of what a task
+# does; without it a row takes some two microseconds, ten times as long.
+CODE = "spark.sql.codegen.factoryMode"
+NO_CODE = "NO_CODEGEN"
+TINY_DATA = {"spark.sql.codegen.wholeStage": "false", CODE: NO_CODE}
 
 
 def delta_configuration(*, jars: bool = True) -> dict[str, str]:
@@ -60,7 +64,10 @@ def local_configuration(*, master: str = "local[*]", memory: str | None = None) 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Spark's log level for a terminal is ours to choose; a file named in extraJavaOptions comes later and wins.
-        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        # Refreshes of many views fill the half of Java's code cache (240 MB) that is for code still being measured;
+        # then what was compiled is thrown away and compiled again.
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
+        "-XX:ReservedCodeCacheSize=512m",
         # In local mode the driver is the executor too; Spark's default of 1 GiB takes no account of the machine.
         "spark.driver.memory": memory or _default_memory(),
     }
@@ -181,6 +188,8 @@ def _first_line(error: BaseException) -> str:
 
 
 __all__ = [
+    "CODE",
+    "NO_CODE",
     "TINY_DATA",
     "cores",
     "delta_configuration",

@@ -13,12 +13,14 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.failures import translated, user_sql
 from headwater.engine.meaning import MEANING
+from headwater.engine.residents import Residents
+from headwater.engine.session import CODE, NO_CODE
 from headwater.engine.staging import Staging
 from headwater.engine.type_text import type_text
 from headwater.sql.dialect import to_text
@@ -34,6 +36,7 @@ _NUMBER = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _FEED_COLUMNS = "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable"
+MOST_FEW = 100_000  # rows to go through that are so few that writing code for them takes longer than it spares
 _RECENT = 5  # newest commits among which one made before is looked for
 
 
@@ -104,6 +107,7 @@ class SparkEngine:
         self._defaults: dict[str, str | None] = {}
         self._rows: dict[str, tuple[int, int]] = {}  # of tables that we write, with the version that has them
         self.staging = Staging(lambda: self._work, scratch)
+        self.residents = Residents(lambda: self._work)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
     @property
@@ -124,6 +128,10 @@ class SparkEngine:
     def frame(self, rows: pa.Table, schema: str) -> DataFrame:
         """Rows of the driver's as a frame of this thread's own session; what the driver can hold is the bound."""
         return self._work.createDataFrame(rows, schema)
+
+    def number(self, text: str) -> int:
+        """The answer of a query for one number."""
+        return int(self.compute(text).collect()[0][0])  # one row
 
     @contextmanager
     def named(self, frame: DataFrame) -> Iterator[str]:
@@ -153,7 +161,8 @@ class SparkEngine:
     def optimized_plan(self, text: str) -> str:
         """Spark's optimized plan as text, with expression ids numbered by appearance.
 
-        A comma and CROSS JOIN say the same; Spark remembers which was written.
+        So are the names that Spark gives to what nullif, BETWEEN and their like use twice. A comma and CROSS JOIN say
+        the same; Spark remembers which was written.
         """
         key = "spark.sql.debug.maxToStringFields"
         with _setting(self.spark, {key: "100000"}):
@@ -161,10 +170,11 @@ class SparkEngine:
         plan = explained.split("== Optimized Logical Plan ==")[1].split("== Physical Plan ==")[0]
         plan = plan.replace("Join Cross", "Join Inner")
         seen: dict[str, str] = {}
-        return re.sub(r"#\d+", lambda found: seen.setdefault(found[0], f"#{len(seen)}"), plan)
+        return re.sub(r"#\d+|\b_common_expr_\d+", lambda found: seen.setdefault(found[0], f"#{len(seen)}"), plan)
 
     def close(self) -> None:
-        """Let go of the engine's own sessions on a Connect server; the user's stays."""
+        """Let go of what is held in memory, and of the engine's own sessions on a Connect server; the user's stays."""
+        self.residents.close()
         while self._endings:
             self._endings.pop()()
 
@@ -223,12 +233,19 @@ class SparkEngine:
             # Where nothing is left to read, Spark leaves out what stands below: it must be counted above all of it.
             changed = coalesce(sum(col(CHANGED)), lit(0)).alias("rows")
             frame = self.compute(text).observe(seen, changed).where(col(COUNT) != 0).drop(CHANGED)
+            return self.overwrite(frame, location, tag, doing, changed=lambda: int(seen.get["rows"]))
+
+    def overwrite(
+        self, frame: DataFrame, location: str, tag: CommitTag, doing: str, *, changed: Callable[[], int]
+    ) -> Written | None:
+        """Write a table anew in one tagged commit that changes so many rows; None if Delta had seen the tag."""
+        with translated(doing):
             written = _even_if_overtaken(lambda: self._append(frame, location, tag, "overwrite"))
             own = self._work.conf.get(_LAST_COMMIT, None) is not None
             if written is None or not own:
                 return None
             self._rows[location] = (written.version, written.rows)
-            return replace(written, rows=int(seen.get["rows"]))
+            return replace(written, rows=changed())
 
     def merge(self, text: str, tag: CommitTag, doing: str, *, of: tuple[str, int] | None = None) -> Written | None:
         """Run a MERGE in one tagged commit; None if Delta made none, having seen the tag or found nothing to change.
@@ -322,12 +339,17 @@ class SparkEngine:
             finally:
                 known.update(before)
 
+    def for_rows(self, rows: int | None) -> AbstractContextManager[None]:
+        """Compute something that goes through so many rows; None if that is not known."""
+        few = rows is not None and rows <= MOST_FEW
+        return self.under({CODE: NO_CODE if few else self._value(self.spark, CODE) or "FALLBACK"})
+
     def rows_in(self, location: str, version: int) -> int:
         """Rows of a table at a version; Delta knows without reading them, and of our own commits we know."""
         known = self._rows.get(location)
         if known is None or known[0] != version:
             with translated(f"counting {location}"):
-                known = (version, int(self.compute(count_sql(location, version)).collect()[0][0]))  # one row
+                known = (version, self.number(count_sql(location, version)))
             self._rows[location] = known  # other threads may put another version there
         return known[1]
 

@@ -79,9 +79,12 @@ class Staging:
 
     @contextmanager
     def leaf_changes(
-        self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
+        self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None, *, few: bool = False
     ) -> Iterator[dict[Key, StagedRows]]:
-        """Run several queries over tables alone, by one job; their answers by the same keys."""
+        """Run several queries over tables alone, by one job; their answers by the same keys.
+
+        ``few``: each has so few rows that they are best kept in one part.
+        """
         from pyspark.sql.functions import array, col, count, count_if, lit
 
         if not texts:
@@ -89,7 +92,10 @@ class Staging:
             return
         asked = [list((spreads or {}).get(key, ())) for key in texts]
         with ExitStack() as stack:
-            kept = [stack.enter_context(self._in_memory(self._session().sql(text))) for text in texts.values()]
+            frames = [self._session().sql(text) for text in texts.values()]
+            # Every part costs a task, and a file, wherever the rows go from here.
+            frames = [frame.coalesce(1) for frame in frames] if few else frames
+            kept = [stack.enter_context(self._in_memory(frame)) for frame in frames]
             counts = [
                 frame.agg(
                     lit(place).alias("place"),

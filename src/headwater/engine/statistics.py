@@ -1,16 +1,15 @@
 """How large the tables are that a change meets: rows, and how many values their keys can have.
 
 Delta answers these questions from its log alone, without reading data. They are asked once in a while, since only the
-order of magnitude matters.
+order of magnitude matters, and not again before the table may have outgrown it.
 """
 
 from __future__ import annotations
 
 import datetime
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headwater.algebra.grid import WHOLE_NUMBERS, Grid
 from headwater.engine.spark import SparkEngine
@@ -19,6 +18,7 @@ from headwater.sql.storage import extent_sql
 # Types of which the distance between the smallest and the largest value bounds the number of values.
 COUNTABLE = WHOLE_NUMBERS | {"date"}
 _FRESH_SECONDS = 600.0
+_OUTGROWN = 0.1  # of the rows: of a table of which fewer have changed, the answers hold for longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,46 @@ class Extent:
     grids: Mapping[str, Grid] = field(default_factory=dict)
 
 
+def _unknown() -> None:
+    """How many rows have changed, where nobody counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An answer: when it was asked for (``time.monotonic``), after how many changed rows, and of which columns."""
+
+    asked: float
+    changed: int | None
+    columns: frozenset[str]
+    extent: Extent
+
+    def still_holds(self, changed: int | None) -> bool:
+        if changed is None or self.changed is None:
+            return False
+        return 0 <= changed - self.changed <= _OUTGROWN * self.extent.rows
+
+
 @dataclass(slots=True)
 class Statistics:
     engine: SparkEngine
-    _known: dict[str, tuple[float, frozenset[str], Extent]] = field(default_factory=dict)
+    _known: dict[str, _Known] = field(default_factory=dict)
 
-    def extent(self, location: str, columns: Sequence[str]) -> Extent:
-        """Of these columns at least; what was asked for before is asked for again with them."""
-        asked, before, known = self._known.get(location, (-math.inf, frozenset(), Extent(0, {})))
-        if time.monotonic() - asked > _FRESH_SECONDS or not before.issuperset(columns):
-            wanted = before.union(columns)
-            known = self._ask(location, sorted(wanted))
-            self._known[location] = (time.monotonic(), wanted, known)
-        return known
+    def extent(self, location: str, columns: Sequence[str], changed: Callable[[], int | None] = _unknown) -> Extent:
+        """Of these columns at least; what was asked for before is asked for again with them.
+
+        ``changed`` says how many rows of the table have ever changed, if that is known.
+        """
+        known = self._known.get(location)
+        if known is not None and known.columns.issuperset(columns):
+            if time.monotonic() - known.asked <= _FRESH_SECONDS:
+                return known.extent
+            if known.still_holds(changed()):
+                self._known[location] = replace(known, asked=time.monotonic())
+                return known.extent
+        wanted = frozenset(columns).union(known.columns if known is not None else ())
+        found = _Known(time.monotonic(), changed(), wanted, self._ask(location, sorted(wanted)))
+        self._known[location] = found
+        return found.extent
 
     def forget(self, location: str) -> None:
         """Ask for a table's extent again when it is next needed: it may have grown."""

@@ -30,11 +30,12 @@ from headwater.engine.staging import Spread, StagedRows
 from headwater.engine.statistics import COUNTABLE, Extent
 from headwater.propagate.extents import table_extent
 from headwater.propagate.from_view import FromView, from_view
-from headwater.propagate.stepping import interval_of, is_plain_type, renamed
+from headwater.propagate.stepping import interval_of, renamed
 from headwater.sql.completion import TOLD, completed, timed_view, to_be_asked, told_changes
 from headwater.sql.dialect import column, quoted, to_text
 from headwater.sql.fates import with_bookkeeping
 from headwater.sql.key_condition import spans_condition
+from headwater.sql.plain_types import is_plain_type
 from headwater.sql.relations import Sources, changes_of
 
 _APPENDS = frozenset({"WRITE", "STREAMING UPDATE", "COPY INTO"})  # Delta's operations that mostly add rows

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -29,15 +29,15 @@ from headwater.engine.files import bytes_added
 from headwater.engine.spark import CommitTag, Written
 from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
 from headwater.propagate.choosing import Wanted
+from headwater.propagate.extents import table_extent
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.knowing import integrity_of_step
 from headwater.propagate.nodes import staged_nodes
+from headwater.propagate.same_columns import renamed
 from headwater.propagate.stepping import Prepared, Stepping
-from headwater.propagate.targets import frontier_of, step_targets
+from headwater.propagate.targets import frontier_of, step_targets, within_limits
 from headwater.propagate.tree_driver import Blocks
-from headwater.sources.column_names import names_after
 from headwater.sql.dialect import to_text
-from headwater.sql.relations import consecutive
 from headwater.sql.storage import table_at
 
 Feed: TypeAlias = tuple[str, Interval]
@@ -48,7 +48,7 @@ def propagate(context: Context, name: str, to: Csn, strategy: str | None = None)
     view = context.catalog.view(name)
     wanted = None if strategy is None else Wanted.named(strategy)
     with context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
-        return propagate_under(context, lease, context.catalog.view(name), to, wanted)
+        return propagate_under(context, lease, context.catalog.view(name, view.view_id), to, wanted)
 
 
 def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, strategy: Wanted | None = None) -> Csn:
@@ -72,7 +72,7 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
         require_usable(context.catalog.view(below))
         propagate(context, below, to)
     for step in context.catalog.open_steps(view.view_id, "propagate"):
-        _run(context, lease, view, definition, step)
+        _run(context, lease, context.catalog.view(view.name), definition, step)
     while True:
         view = context.catalog.view(view.name)  # where its table stands by now
         leaves = context.catalog.leaves(view.view_id)
@@ -91,28 +91,32 @@ def propagate_under(context: Context, lease: Lease, view: ViewRecord, to: Csn, s
 def propagate_leaves(context: Context, name: str, targets: Sequence[Csn]) -> Csn:
     """One step that takes each leaf to a csn of its own, for whoever chooses them; the high-water mark after it.
 
-    Views below are propagated as far as a leaf on them needs. A view with nodes has one target for all its leaves.
+    Or not so far, where that would be too much for one step. Views below are propagated as far as a leaf on them
+    needs. A view with nodes has one target for all its leaves.
     """
-    view = context.catalog.view(name)
-    require_usable(view)
-    definition = Definition.load(view)
-    if view.method != "frontier" or definition.recomputed is not None:
-        raise InvalidInput(f"The leaves of view {name!r} do not advance by steps of one's own choice.")
-    with context.catalog.lease(propagate_lease(view.view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+    view_id = context.catalog.view(name).view_id
+    with context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease:
+        view = context.catalog.view(name, view_id)
+        require_usable(view)
+        definition = Definition.load(view)
+        if view.method != "frontier" or definition.recomputed is not None:
+            raise InvalidInput(f"The leaves of view {name!r} do not advance by steps of one's own choice.")
         for step in context.catalog.open_steps(view.view_id, "propagate"):
-            _run(context, lease, view, definition, step)
+            _run(context, lease, context.catalog.view(name), definition, step)
+        view = context.catalog.view(name)  # where its table stands by now
         leaves = context.catalog.leaves(view.view_id)
         frontier = frontier_of(leaves)
         after = [max(leaf.time, target) for leaf, target in zip(leaves, targets, strict=True)]
         if definition.nodes and len(set(after)) > 1:
             raise InternalError(f"View {name} has nodes, so its leaves can't go to {Frontier(tuple(after))}.")
+        require_captured(context, definition)
         for leaf, target in zip(leaves, after, strict=True):
             if leaf.table in definition.views:
                 require_usable(context.catalog.view(leaf.table))
                 propagate(context, leaf.table, target)
+        after = list(within_limits(context, definition, leaves, after))
         if after == list(frontier.times):
             return frontier.high_water_mark
-        require_captured(context, definition)
         strategy = Wanted.of(view.options).value
         intent = {"before": list(frontier.times), "after": after, "strategy": strategy}
         step = context.catalog.begin_step(lease, view.view_id, "propagate", intent)
@@ -160,10 +164,38 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
         raise InternalError(f"Step {step.step_id} begins at {before}, the view stands at {stands}.")
     context.progress(f"{view.name}: propagating {before} to {after}")
     tag = CommitTag(f"headwater:{view.view_id}:propagate", step.step_id, {"step": step.step_id, "view": view.name})
-    over = Interval(before.high_water_mark, max(after.times))
-    integrity = integrity_of_step(context, lease, view, definition, over)
-    blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
     try:
+        written, told = _answer(context, lease, view, definition, step, before, after, tag)
+    except ExpressionFails as error:
+        # It would fail again and again; another step may go around it.
+        context.catalog.finish_step(lease, step.step_id, {"failed": error.as_dict()})
+        raise
+    context.reached(DurablePoint.PROPAGATE_APPENDED)
+    times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
+    if context.sharing is not None and context.sharing.uses > uses:
+        told["shared"] = True  # it says little of what a step of this view alone takes
+    outcome = {"rows": written.rows if written else 0, **told, **context.timed("propagate", began)}
+    context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
+    context.reached(DurablePoint.PROPAGATE_ADVANCED)
+
+
+def _answer(
+    context: Context,
+    lease: Lease,
+    view: ViewRecord,
+    definition: Definition,
+    step: StepRecord,
+    before: Frontier,
+    after: Frontier,
+    tag: CommitTag,
+) -> tuple[Written | None, JsonObject]:
+    """Append the step's answer to the view delta; its commit, if it had any rows, and what is to be told of it."""
+    over = Interval(before.high_water_mark, max(after.times))
+    moments = CatalogMoments(context.catalog, definition)
+    _tell_residents(context, definition, moments, over)
+    with context.engine.for_rows(_rows_read(context, definition, moments, over)):
+        integrity = integrity_of_step(context, lease, view, definition, over)
+        blocks = Blocks(context, view, definition, Wanted.of(step.intent), integrity)
         if not _asks(context, definition) and (definition.nodes or _as_one(before, after)):
             written = _append_change(context, view, definition, over, tag, blocks)
             size = bytes_added(view.delta_location, written.version) if written else 0
@@ -177,18 +209,25 @@ def _run(context: Context, lease: Lease, view: ViewRecord, definition: Definitio
                 written = append_asked(context, view, definition, before, queries, tag, integrity.known)
             elif queries:
                 written = append_answers(context, view, definition, queries, tag)
-    except ExpressionFails as error:
-        # It would fail again and again; another step may go around it.
-        context.catalog.finish_step(lease, step.step_id, {"failed": error.as_dict()})
-        raise
-    context.reached(DurablePoint.PROPAGATE_APPENDED)
-    times = [LeafTime(LeafId(i), reached, reached) for i, reached in enumerate(after.times)]
-    told: JsonObject = {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
-    if context.sharing is not None and context.sharing.uses > uses:
-        told["shared"] = True  # it says little of what a step of this view alone takes
-    outcome = {"rows": written.rows if written else 0, **told, **context.timed("propagate", began)}
-    context.catalog.finish_propagate(lease, step.step_id, times, outcome=outcome)
-    context.reached(DurablePoint.PROPAGATE_ADVANCED)
+    return written, {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
+
+
+def _rows_read(context: Context, definition: Definition, moments: CatalogMoments, over: Interval) -> int | None:
+    """How many rows a step goes through if it reads all that its view reads; None if that is not known."""
+    tables = {scan.table: scan for scan in definition.leaves}
+    changed = [moments.known_rows(name, over) for name in tables if moments.has_changes(name, over)]
+    if None in changed:
+        return None
+    whole = sum(table_extent(context, definition, moments, scan).rows for scan in tables.values())
+    return whole + sum(count or 0 for count in changed)
+
+
+def _tell_residents(context: Context, definition: Definition, moments: CatalogMoments, over: Interval) -> None:
+    """Small tables that are read again and again, and do not change, are held in memory."""
+    for name, scan in {scan.table: scan for scan in definition.leaves}.items():
+        if name in definition.tables and moments.mirror(name) is None and not moments.has_changes(name, over):
+            rows = table_extent(context, definition, moments, scan).rows
+            context.engine.residents.met(moments.location(name), moments.version(name, over.start), rows)
 
 
 def _asks(context: Context, definition: Definition) -> bool:
@@ -232,12 +271,13 @@ def _append_change(
 def _append(context: Context, view: ViewRecord, answer: Prepared, tag: CommitTag) -> Written | None:
     if answer.is_empty:
         return None
-    with translated(f"propagating {view.name}"):
-        frame = context.engine.compute(answer.text(_names(view)))
-        answered = context.engine.columns(frame)[: len(view.stored)]
-    if answered != view.stored:
-        raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")
-    return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
+    with nullcontext() if answer.rows is None else context.engine.for_rows(answer.rows):
+        with translated(f"propagating {view.name}"):
+            frame = context.engine.compute(answer.text(_names(view)))
+            answered = context.engine.columns(frame)[: len(view.stored)]
+        if answered != view.stored:
+            raise InternalError(f"View {view.name} has columns {view.stored}, its delta {answered}.")
+        return context.engine.append(frame, view.delta_location, tag, f"propagating {view.name}")
 
 
 def _names(view: ViewRecord) -> list[str]:
@@ -311,26 +351,15 @@ def _require_schema(context: Context, definition: Definition, moments: CatalogMo
 def _require_same_columns(
     context: Context, moments: CatalogMoments, table: str, span: Interval, used: Collection[str]
 ) -> None:
-    """Wherever rows changed, no other column may have the name of one that the view uses.
-
-    Columns are renamed and dropped by commits without a csn: where all versions are numbered there is nothing to ask.
-    """
-    before, last = moments.version(table, span.start), moments.version(table, span.end)
-    numbered = sorted({unit.version for unit in context.catalog.units(table, span.start, span.end)})
-    between = set(range(before + 1, last + 1)).difference(numbered)
-    if not between:
-        return
-    commits = context.source.renaming_commits(table, moments.location(table), between)
-    for version, *_ in consecutive(numbered):
-        for name, now in names_after(used, [each for each in commits if each.version < version]).items():
-            if now != name.lower():
-                what = "been dropped" if now is None else f"the name {now}"
-                raise SchemaChanged(
-                    f"Column {name} of {table!r} has {what} at version {version}, where rows change.",
-                    table=table,
-                    version=version,
-                    remedy=after_a_change_of_columns(table),
-                )
+    """Wherever rows changed, no other column may have the name of one that the view uses."""
+    for version, name, now in renamed(context, moments, table, span, used):
+        what = "been dropped" if now is None else f"the name {now}"
+        raise SchemaChanged(
+            f"Column {name} of {table!r} has {what} at version {version}, where rows change.",
+            table=table,
+            version=version,
+            remedy=after_a_change_of_columns(table),
+        )
 
 
 def _feed_fails(context: Context, moments: CatalogMoments, table: str, interval: Interval) -> bool:

@@ -15,4 +15,9 @@ def table_extent(context: Context, definition: Definition, moments: CatalogMomen
         return context.statistics.extent(context.catalog.view(scan.table).location, [])
     kinds = dict(use.columns)
     columns = [name for name in definition.used_columns(scan.table) if kinds[name] in COUNTABLE]
-    return context.statistics.extent(moments.location(scan.table), columns)
+    return context.statistics.extent(moments.location(scan.table), columns, lambda: _ever_changed(context, scan.table))
+
+
+def _ever_changed(context: Context, table: str) -> int | None:
+    counts = [unit.rows for unit in context.catalog.units(table)]
+    return None if None in counts else sum(count or 0 for count in counts)

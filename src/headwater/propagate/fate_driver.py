@@ -19,9 +19,10 @@ from headwater.algebra.query import BaseDelta, Patched, Query, Snapshot, Term
 from headwater.algebra.time import Interval
 from headwater.definition import Definition
 from headwater.propagate.fates import Piece, PiecedDelta
-from headwater.propagate.stepping import Prepared, Stepping, is_plain_type
+from headwater.propagate.stepping import Prepared, Stepping
 from headwater.sql.dialect import quoted, to_text
 from headwater.sql.fates import fated_changes, of_fates
+from headwater.sql.plain_types import is_plain_type
 from headwater.sql.relations import COUNT, CSN, Sources, changes_of
 
 

@@ -38,6 +38,7 @@ from headwater.propagate.extents import table_extent
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog
 from headwater.propagate.integrity import cut, cut_staged, references
+from headwater.propagate.same_columns import says_the_same
 from headwater.propagate.tree_stages import StagedDelta
 from headwater.propagate.trust import Check, Standing, checks, knowledge, learned
 from headwater.sql.verification import (
@@ -152,12 +153,16 @@ def integrity_of_step(
     kept = keys_of_sources(context, definition)
     if not wanted:
         return Integrity(kept)
-    own = [each for each in seen if each.record.constraint in wanted]
-    todo = needed(plans, interval, own, moments)
-    usable = [each.record.constraint for each in own if each.record.held is not None]
-    referred = {each.referred_table for each in usable if isinstance(each, ForeignKey)}
-    signed = sorted(table for table in referred if moments.has_changes(table, interval))
     try:
+        own = [
+            each
+            for each in seen
+            if each.record.constraint in wanted and _stands(context, lease, moments, each, interval)
+        ]
+        todo = needed(plans, interval, own, moments)
+        usable = [each.record.constraint for each in own if each.record.held is not None]
+        referred = {each.referred_table for each in usable if isinstance(each, ForeignKey)}
+        signed = sorted(table for table in referred if moments.has_changes(table, interval))
         found = look(DeltaRelations(moments), todo, signed, interval, lambda text: ask(context, text))
     except HeadwaterError as error:  # what keeps the step from being run, if anything, it says itself
         context.progress(f"constraints could not be checked and are not used: {error.message}")
@@ -171,6 +176,18 @@ def integrity_of_step(
         after[name] = learned(after[name], check, found.first_broken(name))
     known = Knowledge(knowledge(after.values()).holdings + kept.holdings)
     return Integrity(known, CountedSigns(moments, interval, found.signs), found.broken)
+
+
+def _stands(context: Context, lease: Held, moments: CatalogMoments, seen: Seen, interval: Interval) -> bool:
+    """Whether what is known of a constraint is about the columns that a step reads; if not, it is forgotten."""
+    held = seen.record.held
+    if held is None or held.end >= interval.end:
+        return True
+    if says_the_same(context, moments, seen.record.constraint, Interval(held.end, interval.end)):
+        return True
+    context.progress(f"constraint {seen.record.name} is about other columns by now: not used until it is verified anew")
+    context.catalog.forget_constraint(lease, seen.record.name)
+    return False
 
 
 def keys_of_sources(context: Context, definition: Definition) -> Knowledge:

@@ -14,11 +14,11 @@ and Delta leaves out the files that have no row there.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from sqlglot import exp
@@ -32,6 +32,7 @@ from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot
 from headwater.algebra.time import Csn, Interval
 from headwater.context import Context, Sizes
 from headwater.definition import CatalogMoments, Definition
+from headwater.engine.spark import MOST_FEW
 from headwater.engine.staging import Key, Spread, StagedRows
 from headwater.engine.statistics import Extent
 from headwater.propagate.extents import table_extent
@@ -39,12 +40,10 @@ from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.join_order import InputSize, equalities, join_order
 from headwater.sql.dialect import column, to_text
 from headwater.sql.key_condition import spans_condition
+from headwater.sql.plain_types import is_plain_type
 from headwater.sql.relations import Only, Sources, Staged, changes_of, leaf_changes
 from headwater.sql.render import state_relation, view_delta_sql
 from headwater.sql.transitions import key_names, staged_rows
-
-# Values that are equal exactly if they are the same, so that a row taken away cancels one given.
-_PLAIN = re.compile(r"tinyint|smallint|int|bigint|decimal\(.*\)|string|boolean|date|timestamp|timestamp_ntz|binary")
 
 _ASKED = "keys asked for"
 
@@ -69,6 +68,7 @@ class Prepared:
     broadcast: frozenset[str]
     after: Csn | None = None  # of the answers, only rows of later csns count
     answers: tuple[str, ...] = ()  # that are kept already
+    rows: int | None = None  # that the queries go through, where that is known
 
     @property
     def is_empty(self) -> bool:
@@ -78,10 +78,6 @@ class Prepared:
         return view_delta_sql(
             self.queries, names, self.sources, broadcast=self.broadcast, after=self.after, kept=self.answers
         )
-
-
-def is_plain_type(kind: str) -> bool:
-    return _PLAIN.fullmatch(kind) is not None
 
 
 def few(rows: int | None, sizes: Sizes) -> bool:
@@ -116,9 +112,15 @@ class Stepping:
         self._steps = 0
         self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
         self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept, by the names of these
+        self.spans: dict[tuple[str, _Meeting], exp.Expr] = {}  # where the keys of what is kept under a name lie
         self._names: dict[str, list[object]] = {}
 
+    def with_leaf_changes(self, queries: Sequence[Query], sources: Sources) -> Sources:
+        """The sources with the changes of the queries' leaves, kept by one job for all stages that need them."""
+        return _Run(self, sources).keep_leaf_changes(queries) if self.steps(queries) else sources
+
     def prepared(self, queries: Sequence[Query], sources: Sources) -> Prepared:
+        sources = replace(sources, small=self._small_tables)
         if self.steps(queries):
             return _Run(self, sources).prepared(queries)
         return Prepared(tuple(queries), sources, small_changes(queries, self, self.sizes))
@@ -192,6 +194,12 @@ class Stepping:
     def is_large(self, size: InputSize) -> bool:
         return size.rows >= self.sizes.large_table
 
+    @cached_property
+    def _small_tables(self) -> frozenset[str]:
+        """Tables that are held in memory and small: Spark takes what it holds for larger than what is read of it."""
+        holds = self._context.engine.residents.holds_few
+        return frozenset(name for name in self._definition.tables if holds(self._moments.location(name)))
+
     # ------------------------------------------------------------------ parts of a run
 
     def is_derived(self, scan: Scan) -> bool:
@@ -204,13 +212,25 @@ class Stepping:
     def is_plain(self, scan: Scan) -> bool:
         return all(is_plain_type(self._definition.type_of(scan.table, name) or "") for name in scan.columns)
 
+    def keep(self, text: str) -> str:
+        """Rows that are no changes, kept under a name."""
+        return self.stack.enter_context(self._context.engine.staging.rows(text))
+
     def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
         return self.stack.enter_context(self._context.engine.staging.changes(text, spreads))
 
     def stage_leaves(
-        self, texts: Mapping[Key, str], spreads: Mapping[Key, Sequence[Spread]] | None = None
+        self,
+        texts: Mapping[Key, str],
+        spreads: Mapping[Key, Sequence[Spread]] | None = None,
+        *,
+        rows: int | None = None,
     ) -> dict[Key, StagedRows]:
-        return self.stack.enter_context(self._context.engine.staging.leaf_changes(texts, spreads))
+        """``rows``: of all changes together, if that is known."""
+        engine = self._context.engine
+        few = rows is not None and rows <= MOST_FEW
+        with engine.for_rows(rows):
+            return self.stack.enter_context(engine.staging.leaf_changes(texts, spreads, few=few))
 
     def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
         """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""
@@ -219,7 +239,8 @@ class Stepping:
             for table, interval in feeds
             if few(self._moments.known_rows(table, interval), self.sizes)
         }
-        return {feed: rows.name for feed, rows in self.stage_leaves(texts).items()}
+        rows = sum(self._moments.known_rows(*feed) or 0 for feed in texts)
+        return {feed: kept.name for feed, kept in self.stage_leaves(texts, rows=rows).items()}
 
     def shared_feeds(self, interval: Interval) -> Staged:
         """Those that other views of the round read too."""
@@ -301,13 +322,16 @@ class _Run:
         self._sizes = stepping.sizes
         self._inputs: dict[tuple[str, ...], InputSize] = {}
         self._rows: dict[str, int | None] = {}
-        self._spans: dict[tuple[LeafChange, _Meeting], exp.Expr] = {}  # where the keys of what is kept lie
 
     def prepared(self, queries: Sequence[Query]) -> Prepared:
         queries = self._with_leaf_changes(queries)
         stepped = [self._stepped(query) for query in queries]
         left = tuple(query for query in stepped if query is not None)
         return Prepared(left, self._sources, self._small())
+
+    def keep_leaf_changes(self, queries: Sequence[Query]) -> Sources:
+        self._with_leaf_changes(queries)
+        return self._sources
 
     def answered(self, query: Query, asked: Scan, moment: Interval, keys: str) -> Prepared:
         """A query for the rows that some keys ask for."""
@@ -330,6 +354,7 @@ class _Run:
         rows: dict[LeafChange, int] = {}
         meetings: dict[LeafChange, dict[_Meeting, None]] = {}
         over: list[Query] = []
+        feeds: dict[tuple[str, Interval], int | None] = {}
         for query in queries:
             product = Joined.of(query.plan)
             changed: dict[str, Scan] = {}
@@ -347,11 +372,13 @@ class _Run:
                 if key in self._sources.changed and key in self._stepping.kept:
                     rows[key] = self._stepping.kept[key]  # an earlier stage needed them too
                 else:
+                    feeds[scan.table, term.interval] = self._stepping.known_rows(scan.table, term.interval)
                     texts[key] = leaf_changes(scan, term.interval, own, self._sources, self._stepping.is_plain(scan))
                     meetings.setdefault(key, {}).update(dict.fromkeys(self._meetings(scan, product)))
             over.append(replace(query, plan=with_scans(query.plan, changed)))
         spreads = {key: [each.spread for each in found] for key, found in meetings.items()}
-        for key, kept in self._stepping.stage_leaves(texts, spreads).items():
+        told = None if None in feeds.values() else sum(count or 0 for count in feeds.values())
+        for key, kept in self._stepping.stage_leaves(texts, spreads, rows=told).items():
             self._keep(*key, kept, list(meetings[key]))
             rows[key] = kept.rows
         self._stepping.kept.update(rows)
@@ -422,7 +449,7 @@ class _Run:
             spans = None if cells is None else meeting.grid.spans(cells)
             if spans is not None:
                 condition = spans_condition(column(meeting.key), spans, nulls_meet=meeting.nulls)
-                self._spans[(alias, interval), meeting] = condition
+                self._stepping.spans[kept.name, meeting] = condition
 
     def _meetings(self, start: Scan, product: Joined) -> list[_Meeting]:
         """Where a change meets a large table by a key."""
@@ -443,7 +470,10 @@ class _Run:
 
     def _within(self, change: LeafChange, start: Scan, each: Plan, product: Joined) -> list[exp.Expr]:
         """In which ranges of its keys a kept change meets an input, by the conditions of this product alone."""
-        found = [self._spans.get((change, meeting)) for meeting in self._meetings_with(each, start, product)]
+        kept = self._sources.changed.get(change)
+        if kept is None:
+            return []
+        found = [self._stepping.spans.get((kept, meeting)) for meeting in self._meetings_with(each, start, product)]
         return [condition for condition in found if condition is not None]
 
     def _limited(self, query: Query) -> Query:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.algebra.nodes import adds_up, blocks_of
 from headwater.algebra.plan import Scan
 from headwater.algebra.product import products
@@ -36,6 +38,18 @@ def step_targets(context: Context, definition: Definition, leaves: list[LeafReco
         targets = _together(leaves, to, widths, moments, most)
     else:
         targets = next_targets(definition.plan, frontier_of(leaves), to, widths, moments)
+    return _paired(context, definition, leaves, targets, moments)
+
+
+def within_limits(
+    context: Context, definition: Definition, leaves: list[LeafRecord], wanted: Sequence[Csn]
+) -> tuple[Csn, ...]:
+    """Targets that somebody chose, or nearer ones where one step would have too much to do."""
+    moments = CatalogMoments(context.catalog, definition)
+    targets = tuple(wanted)
+    if definition.nodes and not adds_up(definition.nodes.values()):
+        unlimited: list[Width] = [Unlimited() for _ in leaves]
+        targets = _together(leaves, max(targets), unlimited, moments, context.sizes.csns)
     return _paired(context, definition, leaves, targets, moments)
 
 

@@ -113,6 +113,8 @@ class Blocks:
                 ready = replace(stepping.prepared(whole.answer, sources), after=interval.start)
             case _:
                 delta = change_over(plan, interval, log, ByTree(report.trees), through_union=widened)
+                queries = self._integrity.left_of(block_queries(plan, interval, log))
+                sources = stepping.with_leaf_changes(queries, sources)
                 ready = self._staged(self._integrity.cut_staged(delta), report, sources, stepping)
         self._leaves(report, found, interval, stepping)
         return ready

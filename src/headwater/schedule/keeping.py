@@ -20,7 +20,10 @@ The policies of ``headwater.schedule`` decide which parts to process; around the
 - *Steps that others can bear.* A step can't be interrupted, so while it runs no other view is served. What the others
   keep free for that (at most half of their C) is also the longest step taken: a larger action is cut, and goes on
   after a look. A view is considerate of those of its priority and above.
-- *Staleness.* A refresh begins when the oldest change would be too old by the time it is done.
+- *Staleness.* A refresh begins when the oldest change would be too old by the time it is done, and by the time that
+  what others are doing is done.
+- *Tables that can't be captured.* A view that reads one is at the newest state that is known and yet no refresh
+  succeeds: its promise is broken, however little is pending.
 
 A verdict carries all numbers that it was made from.
 """
@@ -61,10 +64,12 @@ class Seen:
     costs: ViewCosts
     csn: int = 0
     newest_csn: int = 0
-    below: float = 0.0  # seconds that the views it reads would take
+    below: float = 0.0  # seconds that the views it reads are expected to take
+    below_bound: float = 0.0  # and stay under
     apart: bool = True  # whether parts can be processed without a refresh; a recomputed view has no such
     outlook: Outlook | None = None
     problem: str | None = None  # why it can't be propagated; a refresh recomputes it
+    stuck: str | None = None  # which of its tables can't be captured, and why; a refresh fails
 
     @property
     def is_behind(self) -> bool:
@@ -80,20 +85,24 @@ class Seen:
     def bound(self) -> float | None:
         """What it stays under, with confidence."""
         found = self.costs.bound(self.backlog, self.unapplied)
-        return None if found is None else found + self.below
+        return None if found is None else found + self.below_bound
 
     @property
     def next_action(self) -> float:
-        """What processing all that is pending would take: no action takes longer."""
-        promise = self.costs.promise(0.0)
-        return 0.0 if promise is None else promise.cost(self.backlog)
+        """What a refresh now stays under: no action takes longer."""
+        return (self.bound or 0.0) if self.is_behind else 0.0
 
     @property
     def state(self) -> State:
-        """Whether the promise would be kept if somebody asked now."""
-        limit = self.level.response_time
-        if limit is None:
+        """Whether the promises are kept: it is not too old, and an answer to who asks now would be in time."""
+        level = self.level
+        if not level.is_kept:
             return "none"
+        if self.stuck is not None or (level.max_staleness is not None and self.staleness > level.max_staleness):
+            return "broken"
+        limit = level.response_time
+        if limit is None:
+            return "kept"
         predicted, bound = self.predicted, self.bound
         if predicted is None or bound is None:
             return "unknown"
@@ -166,6 +175,7 @@ class Verdict:
             "staleness": round(seen.staleness, 3),
             "max_staleness": seen.level.max_staleness,
             "promise": seen.state,
+            "stuck": seen.stuck,
             "csn": seen.csn,
             "newest_csn": seen.newest_csn,
             "alternatives": [
@@ -196,7 +206,7 @@ def decide(
     """
     if memory.policy_name != seen.level.policy or len(memory.left) != len(seen.backlog):
         memory = Memory.begin(seen, now)
-    limit = _limit(seen, interference)
+    limit = cost_limit(seen, interference)
     policy = seen.level.chosen_policy()
     arrived = tuple(max(0, count - left) for count, left in zip(seen.backlog, memory.left, strict=True))
     promise = seen.costs.promise(limit) if limit is not None else None
@@ -206,6 +216,7 @@ def decide(
         known, last = _caught_up(policy, memory, arrived, promise, now, tick)
         noticed = _noticed(policy, known, last, promise)
     looked = Memory(noticed, memory.policy_name, seen.backlog, now, memory.refreshed_at, memory.spent)
+    others = interference
     interference = min(interference, MOST_INTERFERENCE * (seen.level.response_time or 0.0))
 
     def verdict(deed: Deed, reason: str, counts: Counts | None = None) -> Verdict:
@@ -231,7 +242,7 @@ def decide(
         return verdict("refresh", "a reader asks"), looked
     level = seen.level
     if level.max_staleness is not None:
-        ahead = (seen.bound or seen.predicted or 0.0) + 2 * tick
+        ahead = (seen.bound or seen.predicted or 0.0) + 2 * tick + min(others, MOST_INTERFERENCE * level.max_staleness)
         if seen.staleness + ahead >= level.max_staleness:
             return refresh("the oldest change would become too old"), looked
     if level.response_time is None:
@@ -244,7 +255,7 @@ def decide(
         return process("more than was ever measured", beyond), looked
     if _unmeasured(seen):
         return verdict("refresh", "applying is not measured yet"), looked
-    fresh = _limit(seen, interference, unapplied=1)
+    fresh = cost_limit(seen, interference, unapplied=1)
     if seen.unapplied and fresh is not None and fresh > 0 and promise.cost_limit < fresh / 2:
         return refresh("what is to be applied has grown"), looked
     if _beyond_applied(seen):
@@ -271,7 +282,7 @@ def done(memory: Memory, verdict: Verdict, now: float, seconds: float) -> Memory
     )
 
 
-def _limit(seen: Seen, interference: float, *, unapplied: int | None = None) -> float | None:
+def cost_limit(seen: Seen, interference: float = 0.0, *, unapplied: int | None = None) -> float | None:
     """What the backlog may cost: C less all that a refresh pays besides; None while that can't be told."""
     limit = seen.level.response_time
     if limit is None or seen.costs.upper() is None:
@@ -279,7 +290,7 @@ def _limit(seen: Seen, interference: float, *, unapplied: int | None = None) -> 
     kept_free = min(interference, MOST_INTERFERENCE * limit)
     overhead = seen.costs.overhead(seen.unapplied if unapplied is None else unapplied, CONFIDENCE)
     again = seen.costs.again() if seen.apart else 0.0
-    return max(0.0, limit - max(HEADROOM * limit, again) - overhead - seen.below - kept_free)
+    return max(0.0, limit - max(HEADROOM * limit, again) - overhead - seen.below_bound - kept_free)
 
 
 def _bearable(counts: Counts, seen: Seen, longest: float) -> Counts:
@@ -340,4 +351,4 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-__all__ = ["Action", "Deed", "Memory", "Seen", "State", "Verdict", "decide", "done"]
+__all__ = ["Action", "Deed", "Memory", "Seen", "State", "Verdict", "cost_limit", "decide", "done"]

@@ -15,6 +15,7 @@ from random import Random
 from headwater.errors import InvalidInput
 from headwater.schedule.problem import Arrivals
 
+MOST_STEPS = 1_000_000  # that a trace is cut into
 _POISSON_PIECE = 500.0  # exp(-rate) must not vanish
 
 
@@ -106,7 +107,13 @@ def recorded(events: Iterable[tuple[float, int, int]], tables: int, step: float)
     if not told:
         return constant((0,) * tables, 0)
     start = told[0][0]
-    steps = [[0] * tables for _ in range(int((told[-1][0] - start) // step) + 1)]
+    span = told[-1][0] - start
+    if span > MOST_STEPS * step:
+        raise InvalidInput(
+            f"Steps of {step:g} s cut the {span:g} s recorded into {span / step:,.0f}; {MOST_STEPS:,} are the most.",
+            remedy=f"Give a step of {ceil(span / MOST_STEPS)}s or more.",
+        )
+    steps = [[0] * tables for _ in range(int(span // step) + 1)]
     for seconds, table, rows in told:
         steps[int((seconds - start) // step)][table] += rows
     return Arrivals.of(steps)

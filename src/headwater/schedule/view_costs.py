@@ -83,7 +83,7 @@ class ViewCosts:
 
     @property
     def is_known(self) -> bool:
-        return all(self.part(number) is not None for number in range(len(self.parts)))
+        return self._known() is not None
 
     def are_measured(self, backlog: Counts) -> bool:
         """Whether several parts are pending, each of which was measured alone."""
@@ -116,9 +116,10 @@ class ViewCosts:
         return Promise(tuple(costs), cost_limit, least)
 
     def _known(self) -> tuple[FittedCost, ...] | None:
+        """The f_i; of a view that can't be looked at not even the parts are known."""
         found = [self.part(number) for number in range(len(self.parts))]
         known = tuple(each for each in found if each is not None)
-        return known if len(known) == len(found) else None
+        return known if known and len(known) == len(found) else None
 
     def overhead(self, unapplied: int, confidence: float | None = None) -> float:
         """Capture and apply; 0 for what was never measured."""
@@ -127,7 +128,7 @@ class ViewCosts:
     def expected(self, backlog: Counts, unapplied: int) -> float | None:
         """What a refresh now is expected to take; parts that are pending together are processed together."""
         pending = [number for number, rows in enumerate(backlog) if rows]
-        if any(self.part(number) is None for number in pending):
+        if not self.parts or any(self.part(number) is None for number in pending):
             return None
         propagation = sum(_at(self.part(number), backlog[number], None) for number in pending)
         if len(pending) > 1:

@@ -27,6 +27,7 @@ from headwater.errors import (
     EngineUnavailable,
     HeadwaterError,
     LeaseProblem,
+    ServiceStopped,
     StorageFull,
     UnknownName,
 )
@@ -57,6 +58,10 @@ class Clock(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Let time pass, or less if something happens."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """The same, but a reader who asks does not cut it short."""
         ...
 
 
@@ -187,7 +192,7 @@ class Loop:
             if not self.round():
                 self._clock.wait(self._settings.tick)
         for waiting in self._waiting():
-            self._finish(waiting, error=HeadwaterError("The service stops.", remedy="Ask again when it runs."))
+            self._finish(waiting, error=ServiceStopped("The service stops.", remedy="Ask again when it runs."))
 
     def round(self) -> bool:
         """One look and at most one deed; whether there was one."""
@@ -200,7 +205,7 @@ class Loop:
             self._tell({"event": "error", "of": "lake", "failures": self._failures, **error.as_dict()})
             if self._failures >= _PATIENCE:
                 raise
-            self._clock.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1)))
+            self._clock.rest(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1)))
             return False
         self._failures = 0
         return did
@@ -345,7 +350,8 @@ class Loop:
                     self._tell({"event": "promise", **told})
 
     def _note_pressure(self) -> None:
-        behind = [seen for seen in self.seen if seen.state == "broken"]
+        # A view whose tables can't be captured is not behind for want of time.
+        behind = [seen for seen in self.seen if seen.state == "broken" and seen.stuck is None]
         busy = self.busy
         pressed = bool(behind) and busy >= _PRESSED if not self.pressed else busy >= _RELAXED
         if pressed != self.pressed:
@@ -383,8 +389,8 @@ class Loop:
 
 def _bears(seen: Seen) -> float:
     """How long the view can wait for a step of another."""
-    limit = seen.level.response_time
-    return inf if limit is None else MOST_INTERFERENCE * limit
+    bounds = (seen.level.response_time, seen.level.max_staleness)
+    return MOST_INTERFERENCE * min((bound for bound in bounds if bound is not None), default=inf)
 
 
 def _matters(other: Seen, seen: Seen) -> bool:

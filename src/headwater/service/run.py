@@ -30,22 +30,30 @@ _STUCK = 900.0  # seconds without a round after which the service calls itself u
 
 
 class SystemClock:
-    """Time as it passes; ``awake`` cuts a wait short.
+    """Time as it passes; ``stopped`` cuts a wait short, and so does ``asked`` where a reader is reason enough.
 
     A wait is many short sleeps and takes no lock: a signal's handler, which may come in between any two instructions,
     has then nothing to wait for.
     """
 
-    def __init__(self, awake: Callable[[], bool]) -> None:
-        self._awake = awake
+    def __init__(self, stopped: Callable[[], bool], asked: Callable[[], bool]) -> None:
+        self._stopped = stopped
+        self._asked = asked
 
     def now(self) -> float:
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._awake() and (left := until - time.monotonic()) > 0:
-            time.sleep(min(_NAP, left))
+        _sleep(seconds, lambda: self._stopped() or self._asked())
+
+    def rest(self, seconds: float) -> None:
+        _sleep(seconds, self._stopped)
+
+
+def _sleep(seconds: float, awake: Callable[[], bool]) -> None:
+    until = time.monotonic() + seconds
+    while not awake() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(_NAP, left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ def run(
     def asked_to_stop() -> bool:
         return bool(signals) or (stop is not None and stop.is_set())
 
-    clock = SystemClock(lambda: asked_to_stop() or loop.is_asked)
+    clock = SystemClock(asked_to_stop, lambda: loop.is_asked)
     metrics = Metrics()
     write = json_lines(log)
 

@@ -7,27 +7,29 @@ changed are counted by Spark, once. Cost functions are fitted again when there a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.algebra.time import Csn
 from headwater.calibration import counted_backlog, part_targets, propagate_timed, timed_capture
 from headwater.catalog.records import ViewRecord
 from headwater.context import Context
-from headwater.errors import SourceProblem
-from headwater.measured import LAKE, Parts, ViewMeasure, backlog_of, below_seconds, gather, measure_of
+from headwater.definition import Definition, base_tables_of
+from headwater.errors import OF_THE_LAKE, HeadwaterError, SourceProblem, UnknownName
+from headwater.measured import LAKE, Parts, ViewMeasure, backlog_of, costs_below, gather, measure_of
 from headwater.propagate.driver import propagate_leaves, require_usable
 from headwater.refresh import refresh
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel
+from headwater.schedule.view_costs import ViewCosts
 from headwater.service.loop import Refreshed
 
 
 @dataclass(slots=True)
 class _Known:
-    """A view's measure, and the newest samples that it was made from."""
+    """A view's measure, and what it was made from: the newest samples, and what kinds of steps Spark had run."""
 
-    newest: tuple[object, ...]
+    made_from: tuple[object, ...]
     measure: ViewMeasure
 
 
@@ -46,16 +48,24 @@ class SparkLake:
         self._collect = collect
         self._only = None if only is None else {name.lower() for name in only}
         self._known: dict[str, _Known] = {}
+        self._unreachable: Mapping[str, HeadwaterError] = {}  # tables that the last capture could not read
 
     def capture(self) -> None:
-        timed_capture(self._context)
+        self._unreachable = timed_capture(self._context).unreachable
 
     def look(self) -> Sequence[Seen]:
         found = []
         for view in self._context.catalog.views():
             level = ServiceLevel.of(view.options)
             if view.name.lower() in self._only if self._only is not None else level.is_kept:
-                found.append(self._seen(view, level))
+                try:
+                    found.append(self._seen(view, level))
+                except OF_THE_LAKE:
+                    raise
+                except UnknownName:
+                    continue  # dropped, or made anew, since the list was read
+                except HeadwaterError as error:  # the others are kept all the same
+                    found.append(Seen(view.name, level, (), (), 0, 0.0, ViewCosts(()), stuck=str(error)))
         return found
 
     def process(self, view: str, counts: tuple[int, ...], csn: int) -> None:
@@ -93,6 +103,7 @@ class SparkLake:
         except SourceProblem:
             backlog = backlog_of(catalog, view)  # what is done for it will say what is wrong
         measure = self._measure(view)
+        below = costs_below(catalog, view, lambda _, inner: self._measure(inner))
         waiting = backlog.waiting_since
         return Seen(
             name=view.name,
@@ -104,11 +115,24 @@ class SparkLake:
             costs=measure.costs,
             csn=view.csn,
             newest_csn=backlog.csn,
-            below=below_seconds(catalog, view, lambda _, below: self._measure(below)),
-            apart=measure.parts.kind != "recompute",
+            below=below.expected,
+            below_bound=below.bound,
+            apart=measure.parts.apart,
             outlook=measure.outlook(level),
             problem=None if view.problem is None else str(view.problem.get("code", "PROBLEM")),
+            stuck=None if view.problem is not None else self._stuck(view),
         )
+
+    def _stuck(self, view: ViewRecord) -> str | None:
+        """Which of a view's tables can't be captured, and why."""
+        catalog = self._context.catalog
+        for table in sorted(base_tables_of(catalog, Definition.load(view))):
+            problem = catalog.base_table(table).problem
+            if problem is not None:
+                return f"{table}: {problem.get('message')}"
+            if table in self._unreachable:
+                return f"{table}: {self._unreachable[table]}"
+        return None
 
     def _measure(self, view: ViewRecord) -> ViewMeasure:
         catalog = self._context.catalog
@@ -116,7 +140,9 @@ class SparkLake:
         parts = Parts.of(view, catalog.leaves(view.view_id))
         kinds = {(LAKE, "capture"), (view.view_id, parts.kind), (view.view_id, "apply")}
         newest = tuple(catalog.newest_cost_sample(owner, kind) for owner, kind in sorted(kinds))
+        ran = frozenset(kind for _, kind in kinds if kind in self._context.ran)
         known = self._known.get(view.view_id)
-        if known is None or known.newest != newest:
-            known = self._known[view.view_id] = _Known(newest, measure_of(catalog, view))
+        if known is None or known.made_from != (ran, *newest):
+            measure = measure_of(catalog, view, ran=ran)
+            known = self._known[view.view_id] = _Known((ran, *newest), measure)
         return known.measure

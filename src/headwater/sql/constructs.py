@@ -25,6 +25,11 @@ class Method(Enum):
         "view's rows, and else the group's rows at the beginning of the step, read once"
     )
     KEYS = "groups, partitions or join keys that the change touches are computed anew, others are not"
+    FIRST = (
+        "changes are compared with the view's own first rows where the view selects from these, and then most concern "
+        "none of them; where more of them go than come, and elsewhere, the first rows of the input at the beginning "
+        "of the step are computed once"
+    )
     WHOLE = "any change computes this part anew from its whole input"
 
 
@@ -128,7 +133,7 @@ KEPT: tuple[Kept, ...] = (
         ("ranked", "running", "two_partitions", "named_window", "qualify", "latest"),
     ),
     Kept("window functions without PARTITION BY", Method.WHOLE, ("window_of_aggregates",)),
-    Kept("ORDER BY with LIMIT and OFFSET", Method.WHOLE, ("top", "top_offset", "top_of_union")),
+    Kept("ORDER BY with LIMIT and OFFSET", Method.FIRST, ("top", "top_offset", "top_of_union")),
 )
 
 REFUSED: tuple[Construct, ...] = (
@@ -249,7 +254,7 @@ REFUSED: tuple[Construct, ...] = (
         "TIME_WINDOW",
         "window, session_window and window_time: they repeat, merge or leave out rows",
         "Group by what tells the time span of a row alone, such as date_trunc('HOUR', t).",
-        "SELECT count(*) AS n FROM r GROUP BY session_window(v, '5 minutes')",
+        "SELECT count(*) AS n FROM r GROUP BY session_window(timestamp_seconds(v), '5 minutes')",
     ),
     Construct(
         "CHAR_COLUMN",

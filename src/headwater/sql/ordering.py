@@ -20,7 +20,7 @@ def in_order_sql(text: str, key: str) -> str:
 
 
 def touched_keys_sql(log: str, interval: Interval, key: str, *, whole_numbers: bool, most: int) -> str:
-    """Where the keys of the changes in an interval lie: the smallest and the largest, and the smallest count.
+    """Where the keys of the changes in an interval lie: the smallest and the largest, the smallest count, and how many.
 
     One row for each key; of whole numbers, for each cell of 2^10 of them.
     """
@@ -28,7 +28,8 @@ def touched_keys_sql(log: str, interval: Interval, key: str, *, whole_numbers: b
     if whole_numbers:
         value = exp.Anonymous(this="shiftright", expressions=[value, exp.Literal.number(_CELL_BITS)])
     ends = [exp.Min(this=column(key)), exp.Max(this=column(key)), exp.Min(this=column(COUNT))]
-    found = [named(each, name) for each, name in zip(ends, ("low", "high", "least"), strict=True)]
+    ends.append(exp.Count(this=exp.Star()))
+    found = [named(each, name) for each, name in zip(ends, ("low", "high", "least", "rows"), strict=True)]
     keys = exp.select(*found).from_(current_table(log)).where(inside(interval)).group_by(value)
     return to_text(keys.limit(most))
 

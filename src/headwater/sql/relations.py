@@ -102,7 +102,8 @@ class Sources:
 
     ``changed`` holds changes of single leaves, by alias: of a leaf's own columns, and perhaps without rows that its
     block's conditions leave out. ``only`` limits what is read of other views and of nodes, by alias, and ``within``
-    what is read of tables: conditions that hold for every row that takes part.
+    what is read of tables: conditions that hold for every row that takes part. ``small`` are tables that go to every
+    task.
     """
 
     moments: TableMoments
@@ -111,6 +112,7 @@ class Sources:
     changed: Staged = field(default_factory=dict)
     only: Mapping[str, Only] = field(default_factory=dict)
     within: Mapping[str, exp.Expr] = field(default_factory=dict)
+    small: frozenset[str] = frozenset()
 
 
 def leaf_relation(scan: Scan, term: Term | None, sources: Sources) -> exp.Query:

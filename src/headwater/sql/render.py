@@ -149,11 +149,14 @@ class _Renderer:
         if isinstance(plan, Scan):
             term = self._term(plan.leaf, present)
             count, csn = column(f"{plan.alias}.{COUNT}"), column(f"{plan.alias}.{CSN}")
-            small = isinstance(term, BaseDelta) and plan.alias in self.broadcast
+            small = plan.alias in self.broadcast if isinstance(term, BaseDelta) else self._is_small(plan, term)
             return _Rendered(leaf_relation(plan, term, self.sources), plan, alias, count, csn, small)
         count_name, csn_name = f"{alias}.{COUNT}", f"{alias}.{CSN}"
         relation = self._nested(plan, present, plan.attributes, count_name, csn_name)
         return _Rendered(relation, plan, alias, column(count_name), column(csn_name), False)
+
+    def _is_small(self, scan: Scan, term: Term | None) -> bool:
+        return isinstance(term, Snapshot) and scan.table in self.sources.small
 
     def _nested(
         self, plan: Plan, present: bool, attributes: Sequence[str], count_name: str, csn_name: str

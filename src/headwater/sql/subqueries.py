@@ -38,7 +38,6 @@ _STRICT = (
     exp.Div,
     exp.Paren,
     exp.Neg,
-    exp.Between,
 )
 
 Above = Callable[[exp.Expr], exp.Expr]

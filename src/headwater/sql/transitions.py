@@ -40,6 +40,7 @@ class InputChange:
 
     table: str
     retracts: bool
+    rows: int
 
 
 class NodeRelations:
@@ -99,7 +100,7 @@ def state_of(node: Node, at: Csn, sources: Sources) -> exp.Select:
             )
         case Top():
             ordered = exp.select(*_columns(node.attributes), copy=False).from_(subquery(inputs[0], "i"))
-            ordered = ordered.order_by(*_total_order(node)).limit(node.limit)
+            ordered = ordered.order_by(*total_order(node)).limit(node.limit)
             ordered = ordered.offset(node.offset) if node.offset else ordered
             return exp.select(*_columns(node.attributes), copy=False).from_(subquery(ordered, "t"))
 
@@ -160,7 +161,8 @@ def breaks_ties(window: exp.Expr) -> bool:
     return window.args.get("order") is not None and (call.name.lower() in _ORDER_BOUND or first)
 
 
-def _total_order(node: Top) -> list[exp.Expr]:
+def total_order(node: Top) -> list[exp.Expr]:
+    """By which the rows of a node come; only rows that are the same tie."""
     ties = [_ordered(column(name)) for name in node.attributes]
     return [*(each.copy() for each in node.order), *ties]
 
@@ -357,7 +359,7 @@ def _answers(node: Node, versions: Sequence[exp.Query], touched: str, begin: Csn
             place = exp.Window(
                 this=exp.Anonymous(this="row_number"),
                 partition_by=[column(VERSION)],
-                order=exp.Order(expressions=_total_order(node)),
+                order=exp.Order(expressions=total_order(node)),
             )
             ranked = exp.select(*_columns(node.attributes), *version, named(place, "__hw_place"), copy=False).from_(
                 subquery(versions[0], "i")
