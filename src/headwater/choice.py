@@ -9,9 +9,10 @@ from a few rows of its state.
 Seconds follow from the work: what the view took from scratch (measured whenever that happens) says what a row costs,
 and every incremental refresh says by how much its prediction was off, which corrects the next one of about that size.
 What was never tried is tried, unless it looks hopeless: files that are left out, and changes that come to nothing, show
-only then, and a recomputation, which gives up the view's past, wants better grounds than a guess. The first refresh of
-a view in a process is cold: Spark compiles all of its statements. Cold ones are judged by cold ones; for later ones
-they are a guess from above, no better than none.
+only then, and a recomputation, which gives up the view's past, wants better grounds than a guess. The guess is better
+where other views of the lake tell by how much predictions are off on this machine. The first refresh of a view in a
+process is cold: Spark compiles all of its statements. Cold ones are judged by cold ones; for later ones they are a
+guess from above.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ SCAN_SHARE = 0.4
 BROADCAST_ROWS = 100_000
 # A way must be this much cheaper than the incremental one before the past of the view is given up for it.
 ADVANTAGE = 0.9
-# The incremental way is tried first unless it is expected to take this many times as long.
-HOPELESS = 4.0
+# The incremental way is tried first unless it is expected to take this many times as long; and this many where the
+# expectation is corrected by other refreshes than such of this view.
+HOPELESS, UNLIKELY = 4.0, 3.0
 _RECENT = 6  # incremental refreshes that a correction looks at
 
 
@@ -168,10 +170,13 @@ class Workload:
         return found + Work(state, 1)
 
 
-def choose(workload: Workload, samples: Sequence[Sample], *, cold: bool = False) -> Choice | None:
+def choose(
+    workload: Workload, samples: Sequence[Sample], *, cold: bool = False, others: Sequence[Sample] = ()
+) -> Choice | None:
     """The cheapest way by what is known; None while it is not known what the view takes from scratch.
 
-    ``samples`` are refreshes of the view, newest first; ``cold``: whether going by the changes would be a cold one.
+    ``samples`` are refreshes of the view, ``others`` of other views, newest first; ``cold``: whether going by the
+    changes would be a cold one.
     """
     full = [sample.seconds for sample in samples if sample.mode == FULL][:3]
     if not full:
@@ -182,9 +187,11 @@ def choose(workload: Workload, samples: Sequence[Sample], *, cold: bool = False)
     predicted = 2 * COMMIT_SECONDS + STATEMENT_SECONDS * work.statements + a_row * work.rows
     way = INCREMENTAL if workload.adds_up() else TOUCHED_KEYS
     alike = _correction([sample for sample in samples if sample.cold == cold], workload.changed)
-    correction = alike or _correction(samples, workload.changed) or 1.0
-    seconds = {way: predicted * correction, FULL: from_scratch}
-    limit = ADVANTAGE if alike is not None else 1 / HOPELESS
+    guesses = [_correction(samples, workload.changed)]
+    guesses += [_correction([each for each in others if not each.cold], workload.changed)] if not cold else []
+    guess = min((each for each in guesses if each is not None), default=None)
+    seconds = {way: predicted * (alike or guess or 1.0), FULL: from_scratch}
+    limit = ADVANTAGE if alike is not None else 1 / (HOPELESS if guess is None else UNLIKELY)
     chosen = FULL if seconds[FULL] < limit * seconds[way] else way
     return Choice(chosen, seconds, {way: predicted, FULL: from_scratch}, workload.changed, cold)
 

@@ -30,7 +30,7 @@ from headwater.apply.driver import (
     stay,
 )
 from headwater.capture.driver import Captured, capture
-from headwater.catalog.records import JsonObject, ViewRecord
+from headwater.catalog.records import JsonObject, RefreshRecord, ViewRecord
 from headwater.choice import FULL, INCREMENTAL, TOUCHED_KEYS, Choice, Sample, Workload, choose
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition, base_tables_of
@@ -200,7 +200,8 @@ def _choice(context: Context, view: ViewRecord, definition: Definition, target: 
     workload = Workload(
         definition.plan, definition.nodes, lambda name: rows_of(context, definition, name), changed, len(csns)
     )
-    return choose(workload, _samples(context, view), cold=_by_changes(view) not in context.ran)
+    own, others = _samples(context, view)
+    return choose(workload, own, cold=_by_changes(view) not in context.ran, others=others)
 
 
 def _by_changes(view: ViewRecord) -> str:
@@ -208,17 +209,24 @@ def _by_changes(view: ViewRecord) -> str:
     return f"{INCREMENTAL}:{view.view_id}"
 
 
-def _samples(context: Context, view: ViewRecord) -> list[Sample]:
-    found = []
-    for record in context.catalog.refreshes(view.name, limit=_SAMPLES):
-        if record.view_id == view.view_id:
-            told = record.alternatives or {}
-            predicted = told.get("predicted", {})
-            way = next((way for way in (INCREMENTAL, TOUCHED_KEYS) if way in predicted), None)
-            expected = predicted[way] if way is not None else None
-            changed, cold = int(told.get("changed", 0)), bool(told.get("cold", False))
-            found.append(Sample(record.mode, expected, record.seconds, changed, cold))
-    return found
+def _samples(context: Context, view: ViewRecord) -> tuple[list[Sample], list[Sample]]:
+    """The last refreshes of a view, and those of others."""
+    own = [_sample(record) for record in context.catalog.refreshes(view.name, limit=_SAMPLES) if _is_of(record, view)]
+    last = context.catalog.refreshes(limit=_SAMPLES)
+    return own, [_sample(record) for record in last if not _is_of(record, view)]
+
+
+def _is_of(record: RefreshRecord, view: ViewRecord) -> bool:
+    return record.view_id == view.view_id
+
+
+def _sample(record: RefreshRecord) -> Sample:
+    told = record.alternatives or {}
+    predicted = told.get("predicted", {})
+    way = next((way for way in (INCREMENTAL, TOUCHED_KEYS) if way in predicted), None)
+    expected = predicted[way] if way is not None else None
+    changed, cold = int(told.get("changed", 0)), bool(told.get("cold", False))
+    return Sample(record.mode, expected, record.seconds, changed, cold)
 
 
 def rows_of(context: Context, definition: Definition, name: str) -> int:

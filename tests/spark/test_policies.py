@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import headwater
-from headwater.choice import ADVANTAGE, HOPELESS
+from headwater.choice import ADVANTAGE, HOPELESS, UNLIKELY
 from tests.spark.constructs import TABLES
 from tests.spark.oracle import World
 
@@ -47,8 +47,8 @@ def test_auto_takes_the_way_that_it_expects_to_be_cheaper_and_tells_both(world: 
         costs = report.alternatives
         assert costs is not None
         assert set(costs) == {"incremental", "full"}
-        # What was never tried is tried, unless it looks hopeless; of the tries, the first is a cold one.
-        limit = ADVANTAGE if modes.count("incremental") > 1 else 1 / HOPELESS
+        # What was never tried is tried, unless it looks hopeless; the first try is cold, and says little of warm ones.
+        limit = (1 / HOPELESS, 1 / UNLIKELY, ADVANTAGE)[min(modes.count("incremental"), 2)]
         cheaper = costs["full"] < limit * costs["incremental"]
         assert (report.mode, report.reason) == (
             ("full", "FULL_IS_CHEAPER") if cheaper else ("incremental", "CHANGES_APPLIED")

@@ -165,3 +165,30 @@ def test_a_cold_refresh_that_was_hopeless_is_not_tried_again() -> None:
     choice = choose(change, [cold, *QUICK])
     assert choice is not None
     assert choice.way == FULL
+
+
+def test_what_other_views_took_corrects_the_guess_for_one_that_was_never_tried() -> None:
+    change = workload(SUMS, {"big": 10})
+    known = choose(change, QUICK)
+    assert known is not None
+    predicted = known.predicted[INCREMENTAL]
+    others = [Sample(INCREMENTAL, 4.0, 2.0, 10)] * 4
+    told = choose(change, QUICK, others=others)
+    assert told is not None
+    assert told.seconds[INCREMENTAL] == pytest.approx(predicted / 2)
+    # Three times as long as recomputing, and not only four times, is too much for a try that others speak against.
+    full = [Sample(FULL, None, predicted / 3.5)]
+    slow = [Sample(INCREMENTAL, 2.0, 2.0, 10)] * 4
+    untold, spoken = choose(change, full), choose(change, full, others=slow)
+    assert untold is not None
+    assert spoken is not None
+    assert (untold.way, spoken.way) == (INCREMENTAL, FULL)
+
+
+def test_cold_refreshes_of_other_views_tell_nothing_and_own_ones_come_first() -> None:
+    change = workload(SUMS, {"big": 10})
+    cold = [Sample(INCREMENTAL, 1.0, 9.0, 10, cold=True)]
+    plain, told = choose(change, SLOW), choose(change, SLOW, others=cold)
+    assert plain == told
+    own = [Sample(INCREMENTAL, 2.0, 1.0, 10), *SLOW]
+    assert choose(change, own, others=[Sample(INCREMENTAL, 1.0, 5.0, 10)]) == choose(change, own)

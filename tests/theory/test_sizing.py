@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 
 import pytest
 
-from headwater.algebra.plan import LeafId
+from headwater.algebra.plan import LeafId, Plan
 from headwater.algebra.product import products
+from headwater.algebra.time import Csn, Interval
 from headwater.errors import InvalidInput
 from headwater.propagate.choosing import (
+    ADVANTAGE,
     REMEMBERED,
     Past,
+    Priced,
     Wanted,
     cheapest,
     price,
-    statements,
+    relations_in,
 )
 from headwater.propagate.join_order import InputSize
 from headwater.propagate.rates import MEASURED, Load
 from headwater.propagate.sizing import LeafFacts, cardinalities, corrections, ratio, sizes_of
-from headwater.propagate.strategy import ByTree, NTerm, Recompute, best_trees
+from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, best_trees, change_over
+from headwater.propagate.tree_stages import StagedDelta
 from headwater.sql.lower import lower
 
 TABLES = {"o": ("k", "c", "d"), "l": ("o", "n"), "c": ("k", "n"), "tiny": ("n",)}
@@ -98,34 +104,72 @@ def test_products_of_a_union_have_one_size_for_each_leaf() -> None:
 SIX = "SELECT l.n FROM c JOIN o ON o.c = c.k JOIN l ON l.o = o.k JOIN tiny ON tiny.n = c.n"
 
 
-def test_each_strategy_is_priced_by_its_work_and_its_statements() -> None:
+@dataclass(frozen=True)
+class Changed:
+    """A log that tells which tables have changes."""
+
+    tables: frozenset[str]
+
+    def has_changes(self, table: str, interval: Interval) -> bool:
+        return table in self.tables
+
+
+def ways(plan: Plan, strategies: Sequence[Strategy], *changed: str) -> dict[Strategy, StagedDelta]:
+    log = Changed(frozenset(changed))
+    return {each: change_over(plan, Interval(Csn(1), Csn(2)), log, each) for each in strategies}
+
+
+def test_each_strategy_is_priced_by_its_work_its_statements_and_the_relations_in_them() -> None:
     plan, product, facts, changed = sized(SIX, c=3_000, o=30_000, l=120_000, tiny=1)
     sizes = cardinalities(product, facts, changed)
     tree = best_trees(plan, sizes)
     assert isinstance(tree, ByTree)
-    by = {str(each.strategy): each for each in price(plan, (NTerm(), tree, Recompute()), sizes)}
-    assert statements(plan, NTerm(), sizes) == 4
-    assert statements(plan, Recompute(), sizes) == 1
-    assert by["n-term"].load == Load(by["n-term"].work, 0, 4)
+    run = ways(plan, (NTerm(), tree, Recompute()), "c", "o", "l", "tiny")
+    by = {str(each.strategy): each for each in price(plan, run, sizes)}
+    # Each of four terms reads four tables, and with them the changes of those before.
+    assert relations_in(run[NTerm()]) == 4 + 5 + 6 + 7
+    assert by["n-term"].load == Load(by["n-term"].work, 0, 1, 22)
     assert by["tree"].work <= by["n-term"].work
+    assert by["tree"].load.statements == len(run[tree].stages) + 1
     joined = 6_000_000  # rows of the view: one for each of l's
-    assert by["recompute"].load == Load(0, pytest.approx(by["recompute"].work + joined), 1)
+    assert by["recompute"].load == Load(0, pytest.approx(by["recompute"].work + joined), 1, 8)
     assert all(each.predicted == MEASURED.seconds(each.load) for each in by.values())
-    assert cheapest(list(by.values())).seconds == min(each.seconds for each in by.values())
+
+
+def test_another_strategy_than_the_first_must_be_clearly_cheaper() -> None:
+    def priced(strategy: Strategy, seconds: float) -> Priced:
+        return Priced(strategy, 0, Load(0, 0, 0, 0), seconds, seconds)
+
+    first, much, little = priced(NTerm(), 2.0), priced(Recompute(), 1.9 * ADVANTAGE), priced(Recompute(), 1.9)
+    assert cheapest([first, little]) is first
+    assert cheapest([first, much]) is much
 
 
 def test_a_strategy_that_took_longer_than_predicted_is_expected_to_do_so_again() -> None:
     plan, product, facts, changed = sized(SIX, o=10)
     sizes = cardinalities(product, facts, changed)
-    strategies = (NTerm(), Recompute())
-    before = price(plan, strategies, sizes)
-    one = Load(0, 0, 1 / MEASURED.statement)  # of a second
-    two = Load(0, 0, 2 / MEASURED.statement)
-    past = [Past("n-term", one, 8.0), Past("n-term", two, 4.0), *[Past("n-term", one, 1.0)] * REMEMBERED]
-    after = price(plan, strategies, sizes, past)
-    assert after[0].seconds == pytest.approx(before[0].seconds * (8 * 2 * 1) ** (1 / 3))
-    assert after[1].seconds == before[1].seconds
+    run = ways(plan, (NTerm(), Recompute()), "o")
+    before = price(plan, run, sizes)
+    one = Load(0, 0, 1 / MEASURED.statement, 0)  # of a second
+    two = Load(0, 0, 2 / MEASURED.statement, 0)
+    newest = [Past("n-term", one, 8.0), Past("n-term", two, 4.0), Past("n-term", one, 1.0)]
+    past = [*newest, *[Past("n-term", one, 1.0)] * REMEMBERED]
+    after = price(plan, run, sizes, past)
+    of_all = (8 * 2) ** (1 / len(past))
+    assert after[0].seconds == pytest.approx(before[0].seconds * (8 * 2 * 1 * of_all) ** (1 / 4))
+    # What was never tried is taken to be off as all the block's steps were.
+    assert after[1].seconds == pytest.approx(before[1].seconds * of_all)
     assert after[0].predicted == before[0].predicted
+
+
+def test_one_slow_step_of_a_strategy_does_not_rule_it_out() -> None:
+    plan, product, facts, changed = sized(SIX, o=10)
+    sizes = cardinalities(product, facts, changed)
+    run = ways(plan, (NTerm(), Recompute()), "o")
+    one = Load(0, 0, 1 / MEASURED.statement, 0)
+    past = [Past("n-term", one, 4.0), *[Past("recompute", one, 1.0)] * 3]
+    after, before = price(plan, run, sizes, past), price(plan, run, sizes)
+    assert after[0].seconds < 4 * before[0].seconds / 1.5
 
 
 def test_the_names_of_strategies() -> None:

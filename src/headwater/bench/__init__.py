@@ -24,16 +24,17 @@ BENCHES: dict[str, str] = {
     "tpch": "a refresh of the 22 TPC-H queries as views beside recomputation, for changes of several sizes",
 }
 OPTIONS: dict[str, frozenset[str]] = {
-    "choices": frozenset({"fractions", "repeats"}),
+    "choices": frozenset({"fractions", "parts", "repeats"}),
     "daily": frozenset({"fractions", "scales", "repeats", "strategy", "constraints", "together", "warm_up"}),
     "he": frozenset({"repeats"}),
     "lee": frozenset({"fractions", "scales", "repeats"}),
     "mauve": frozenset({"minutes", "parts", "readers"}),
-    "service": frozenset({"minutes"}),
+    "service": frozenset({"minutes", "mix"}),
     "sources": frozenset({"parts"}),
     "tpch": frozenset({"queries", "fractions", "repeats", "changes", "warm_up"}),
 }
 PARTS: dict[str, tuple[str, ...]] = {
+    "choices": ("strategies", "policies"),
     "mauve": ("sizes", "streams", "tables", "readers"),
     "sources": ("load", "asking"),
 }

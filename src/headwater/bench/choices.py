@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SCALE_FACTOR = 0.3
 FRACTIONS = (0.001, 0.01, 0.1)
 REPEATS = 2
+PARTS = ("strategies", "policies")
 TOLERANCE = 1.1
 RIGHT = 0.875  # of the best system that publishes such a figure
 QUERIES = (1, 3, 4, 5, 6, 10, 12, 14)
@@ -85,17 +86,22 @@ def run(
     progress: Callable[[str], None],
     fractions: Sequence[float] = FRACTIONS,
     repeats: int = REPEATS,
+    parts: Sequence[str] = PARTS,
 ) -> dict[str, Any]:
     scale_factor = SCALE_FACTOR if sf is None else sf
     require_scale(scale_factor)
     for fraction in fractions:
         require_fraction(fraction)
     spark = local_session("headwater-bench")
-    found = _strategies(spark, scale_factor, fractions, repeats, progress)
-    found += _policies(spark, scale_factor, fractions, repeats, progress)
+    measured = {"strategies": _strategies, "policies": _policies}
+    chosen = [name for name in PARTS if name in parts]
+    found = [each for name in chosen for each in measured[name](spark, scale_factor, fractions, repeats, progress)]
+    options = "" if tuple(chosen) == PARTS else f" --parts {','.join(chosen)}"
+    options += "" if tuple(fractions) == FRACTIONS else f" --fractions {','.join(f'{each:g}' for each in fractions)}"
+    options += "" if repeats == REPEATS else f" --repeats {repeats}"
     report = {
         "benchmark": "choices",
-        "command": f"headwater bench choices --sf {scale_factor:g}",
+        "command": f"headwater bench choices --sf {scale_factor:g}{options}",
         "machine": describe_machine(spark),
         "data": {"scale_factor": scale_factor, "fractions": list(fractions), "repeats": repeats},
         "tolerance": TOLERANCE,

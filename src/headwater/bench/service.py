@@ -1,9 +1,9 @@
 """``headwater run`` on a live stream.
 
-A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session. Beside it the join view
-of [He05 §5] is calibrated first, as anybody would whose tables are never quiet, and a response time is promised by what
-that measured. From then on, for some minutes, the service keeps the view within it, and a reader asks for the newest
-state at random moments and waits. Then:
+A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session: most of them to the
+larger table, as in any warehouse (``mix``). Beside it the join view of [He05 §5] is calibrated first, as anybody would
+whose tables are never quiet, and a response time is promised by what that measured. From then on, for some minutes, the
+service keeps the view within it, and a reader asks for the newest state at random moments and waits. Then:
 
 - how many of these refreshes were answered within the response time, from the question to the answer;
 - whether the view was right at each of them: read at its csn, against Spark's own answer over the tables' versions;
@@ -32,7 +32,7 @@ from headwater.bench.he.simulated import limit
 from headwater.bench.he.stream import OFFERS, PARTSUPP, SUPPLIER, Stream, load
 from headwater.bench.report import Target, at_most, write
 from headwater.engine.session import describe_machine, local_session
-from headwater.errors import ServiceStopped
+from headwater.errors import InvalidInput, ServiceStopped
 from headwater.lake import Lake, connect
 from headwater.measured import backlog_of, gather
 from headwater.schedule.keeping import HEADROOM, Memory, Seen, decide, done
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTES = 10.0
+MIX = 0.8
 POLICY = "ahead"
 REPLAYED = {POLICY: "replayed_policy", "naive": "replayed_naive"}  # and the view that it is replayed on
 HIT_RATE = 0.99
@@ -60,9 +61,16 @@ _CHECKED = 40  # refreshes that are compared with recomputation, evenly chosen
 
 
 def run(
-    *, sf: float | None, json_path: Path | None, progress: Callable[[str], None], minutes: float | None = None
+    *,
+    sf: float | None,
+    json_path: Path | None,
+    progress: Callable[[str], None],
+    minutes: float | None = None,
+    mix: float = MIX,
 ) -> dict[str, Any]:
     scale_factor, seconds = sf or 1.0, 60 * (minutes or MINUTES)
+    if not 0 < mix < 1:
+        raise InvalidInput(f"A share of {mix} leaves no mixed stream.", remedy="Give one between 0 and 1.")
     rows = max(4, 4 * round(2500 * min(1.0, scale_factor)))
     folder = Path(tempfile.mkdtemp(prefix="headwater-service-"))
     spark = local_session("headwater-bench", master="local[2]", memory="3g")
@@ -74,7 +82,7 @@ def run(
                 lake.track(name, place)
             for view in ("kept", *REPLAYED.values()):
                 lake.sql(f"CREATE MATERIALIZED VIEW {view} AS {OFFERS}")
-            live = _Live(lake, _Writer(Stream(spark, places, rows), Random(1)), progress)  # noqa: S311 moments, not secrets
+            live = _Live(lake, _Writer(Stream(spark, places, rows), Random(1), mix), progress)  # noqa: S311 moments, not secrets
             with live.writer:
                 promised = _promise(lake, live.writer, rows, progress)
                 live.run(seconds)
@@ -89,9 +97,15 @@ def run(
         shutil.rmtree(folder, ignore_errors=True)
     report = {
         "benchmark": "service",
-        "command": f"headwater bench service --sf {scale_factor:g} --minutes {seconds / 60:g}",
+        "command": f"headwater bench service --sf {scale_factor:g} --minutes {seconds / 60:g} --mix {mix:g}",
         "machine": describe_machine(spark),
-        "data": {"scale_factor": scale_factor, "rows_of_a_commit": rows, "seconds": seconds, "commits": live.commits()},
+        "data": {
+            "scale_factor": scale_factor,
+            "rows_of_a_commit": rows,
+            "mix": mix,
+            "seconds": seconds,
+            "commits": live.commits(),
+        },
         "view": OFFERS,
         "response_time": promised,
         "demands": [asked.as_dict() for asked in live.answered],
@@ -108,6 +122,7 @@ class _Writer:
 
     stream: Stream
     random: Random
+    mix: float  # the share of commits to PartSupp
     commits: int = 0
     _closed: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -129,7 +144,8 @@ class _Writer:
 
     def _write(self) -> None:
         while not self._closed.wait(self.random.expovariate(1 / _PAUSE)):
-            self.random.choice(self.stream.both)()
+            (commit,) = self.random.choices(self.stream.both, weights=(self.mix, 1 - self.mix))
+            commit()
             self.commits += 1
 
 

@@ -51,8 +51,13 @@ def bench(
     parts: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...", help="For mauve: sizes, streams, tables, readers. For sources: load, asking. Else all."
+            metavar="NAME,...",
+            help="For mauve: sizes, streams, tables, readers. For sources: load, asking. "
+            "For choices: strategies, policies. Else all.",
         ),
+    ] = None,
+    mix: Annotated[
+        float | None, typer.Option(help="For service: the share of commits that are to the larger table.")
     ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures to a file.")
@@ -80,6 +85,7 @@ def bench(
             "strategy": strategy,
             "constraints": constraints,
             "together": together,
+            "mix": mix,
         }
         given = {option: value for option, value in options.items() if value is not None}
         with ProgressLine(live=True) as line:

@@ -11,7 +11,7 @@ from headwater.context import Context
 from headwater.propagate.choosing import Past
 from headwater.propagate.delta_tree import DeltaTree, NodeDelta, leaves_of
 from headwater.propagate.linear_work import Cardinalities
-from headwater.propagate.rates import Load, Rates, fitted
+from headwater.propagate.rates import MEASURED, Load, Rates, fitted
 from headwater.propagate.sizing import Ratios, ratio
 from headwater.propagate.tree_json import tree_as_json
 
@@ -119,5 +119,6 @@ def lessons(past: Sequence[JsonObject]) -> list[Past]:
     return [
         Past(report["strategy"], Load(*report["load"]), float(report["seconds"]))
         for report in past
-        if report.get("seconds") is not None and report.get("load") is not None
+        # Loads were told by three figures once.
+        if report.get("seconds") is not None and len(report.get("load") or ()) == len(MEASURED.parts())
     ]

@@ -1,12 +1,14 @@
 """Which strategy computes the change of a block: the one that the user wants, or the one that should take least time.
 
 ``OPTIONS (strategy = ...)`` is ``n-term`` (the default), ``tree``, ``recompute`` or ``auto``. For ``auto`` each is
-priced by its linear work [Lee01 §2.2] and by the statements that it takes, at rates that the lake's steps have taught
-(``headwater.propagate.rates``). Recomputing is dearer by the row: it shuffles what the others send a few rows to, and
-goes through all that the join gives and not only through what changed.
+priced by its linear work [Lee01 §2.2], by the statements that it takes and by the relations in them, at rates that the
+lake's steps have taught (``headwater.propagate.rates``). Recomputing is dearer by the row: it shuffles what the others
+send a few rows to, and goes through all that the join gives and not only through what changed. On tables of a few
+million rows the relations decide: Spark looks up, plans and opens each of them anew wherever it stands.
 
-The prediction is then multiplied by how far such predictions were off when the strategy was last used for this block,
-the geometric mean of its last few steps: what is particular to a block no rates can tell.
+The prediction is then multiplied by how far such predictions were off for this block, the geometric mean of the last
+few steps of the strategy and of what all steps of the block say: what is particular to a block no rates can tell, and
+a strategy that was never tried shares it.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from enum import Enum
 
 from headwater.algebra.plan import Plan
 from headwater.algebra.product import products
+from headwater.algebra.query import Patched
 from headwater.errors import InvalidInput
-from headwater.propagate.delta_tree import changed_nodes
 from headwater.propagate.linear_work import Cardinalities, WorkBySet
 from headwater.propagate.rates import MEASURED, Load, Rates
-from headwater.propagate.strategy import ByTree, NTerm, Recompute, Strategy, estimated_work
+from headwater.propagate.strategy import Recompute, Strategy, estimated_work
+from headwater.propagate.tree_stages import StagedDelta
 
 REMEMBERED = 3  # steps of a strategy that correct its next prediction
+ADVANTAGE = 0.9  # what another strategy may take of the time of the first one, at most, to be taken instead
 
 
 class Wanted(Enum):
@@ -69,38 +73,34 @@ class Priced:
 
 def price(
     plan: Plan,
-    strategies: Sequence[Strategy],
+    ways: Mapping[Strategy, StagedDelta],
     cardinalities: Cardinalities,
     past: Sequence[Past] = (),
     rates: Rates = MEASURED,
 ) -> tuple[Priced, ...]:
-    """What each strategy is expected to take; ``past`` newest first."""
+    """What each strategy is expected to take, by what it would run; ``past`` newest first."""
     found = []
-    for strategy in strategies:
+    for strategy, delta in ways.items():
         work = estimated_work(plan, strategy, cardinalities)
-        count = statements(plan, strategy, cardinalities)
-        whole = isinstance(strategy, Recompute)
-        load = Load(0, work + _joined_rows(plan, cardinalities), count) if whole else Load(work, 0, count)
+        statements, relations = len(delta.stages) + 1, relations_in(delta)
+        if isinstance(strategy, Recompute):
+            load = Load(0, work + _joined_rows(plan, cardinalities), statements, relations)
+        else:
+            load = Load(work, 0, statements, relations)
         predicted = rates.seconds(load)
         found.append(Priced(strategy, work, load, predicted, predicted * _correction(str(strategy), past, rates)))
     return tuple(found)
 
 
 def cheapest(priced: Sequence[Priced]) -> Priced:
-    """The first of those that take least."""
-    return min(priced, key=lambda each: each.seconds)
+    """The one that takes least; the first one unless that is clearly less."""
+    least = min(priced, key=lambda each: each.seconds)
+    return least if least.seconds < ADVANTAGE * priced[0].seconds else priced[0]
 
 
-def statements(plan: Plan, strategy: Strategy, cardinalities: Cardinalities) -> int:
-    """Terms that are computed on their own, stages before them included."""
-    changed = cardinalities.changed()
-    match strategy:
-        case Recompute():
-            return 1
-        case NTerm():
-            return sum(len(changed.intersection(block.leaves)) for block in products(plan))
-        case ByTree(trees=trees):
-            return sum(max(1, len(list(changed_nodes(tree, changed)))) for tree in trees)
+def relations_in(delta: StagedDelta) -> int:
+    """How many relations its statements read: a table with its changes is two."""
+    return sum(2 if isinstance(term, Patched) else 1 for query in delta.queries() for term in query.terms)
 
 
 def _joined_rows(plan: Plan, cardinalities: Cardinalities) -> float:
@@ -112,9 +112,10 @@ def _joined_rows(plan: Plan, cardinalities: Cardinalities) -> float:
 
 
 def _correction(strategy: str, past: Sequence[Past], rates: Rates) -> float:
-    own = [(each.seconds, rates.seconds(each.load)) for each in past if each.strategy == strategy]
-    off = [seconds / predicted for seconds, predicted in own if predicted > 0][:REMEMBERED]
+    off = [(each.strategy, each.seconds / rates.seconds(each.load)) for each in past if rates.seconds(each.load) > 0]
     if not off:
         return 1.0
-    mean = math.exp(sum(math.log(max(each, 1e-3)) for each in off) / len(off))
-    return min(20.0, max(0.05, mean))
+    logarithms = [(name, math.log(max(each, 1e-3))) for name, each in off]
+    of_all = sum(each for _, each in logarithms) / len(logarithms)
+    known = [*[each for name, each in logarithms if name == strategy][:REMEMBERED], of_all]
+    return min(20.0, max(0.05, math.exp(sum(known) / len(known))))

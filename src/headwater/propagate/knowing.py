@@ -114,12 +114,15 @@ class Integrity:
         return tuple(kept for query in queries if (kept := cut(query, self.known, log)) is not None)
 
     def cut_staged(self, delta: StagedDelta) -> StagedDelta:
-        left = delta
-        if self.log is not None and self.known.foreign_keys:
-            left = cut_staged(delta, self.known, self.log)
+        left = self.left_of_staged(delta)
         self.queries += len(delta.queries())
         self.left += len(left.queries())
         return left
+
+    def left_of_staged(self, delta: StagedDelta) -> StagedDelta:
+        if self.log is None or not self.known.foreign_keys:
+            return delta
+        return cut_staged(delta, self.known, self.log)
 
     def splits(self, plan: Plan, interval: Interval, left: Sequence[Query]) -> bool:
         """Whether taking changes apart by the fates of their keys could spare some of what ``cut`` has ``left``:

@@ -101,7 +101,7 @@ class Blocks:
         searching = self._wanted in (Wanted.TREE, Wanted.AUTO)
         widened = self._through_union(plan, interval, sources) if searching else unchanged
         parts = products(plan, widened)
-        report = self._report(name, plan, parts, interval, changed, stepping)
+        report = self._report(name, plan, parts, interval, changed, log, stepping)
         self.reports.append(report)
         match report.strategy:
             case Wanted.N_TERM.value:
@@ -251,6 +251,7 @@ class Blocks:
         parts: Sequence[Product],
         interval: Interval,
         changed: frozenset[LeafId],
+        log: ChangeLog,
         stepping: Stepping,
     ) -> BlockReport:
         aliases = {scan.leaf: scan.alias for scan in scans(plan)}
@@ -268,7 +269,8 @@ class Blocks:
             searched = [find_tree(product, sizes) for product in parts]
             tree = ByTree(tuple(each.tree for each in searched))
             strategies = (NTerm(), tree, Recompute())
-        priced = price(plan, strategies, sizes, lessons(past), self._rates)
+        ways = {each: self._integrity.left_of_staged(change_over(plan, interval, log, each)) for each in strategies}
+        priced = price(plan, ways, sizes, lessons(past), self._rates)
         chosen = str(cheapest(priced).strategy) if self._wanted is Wanted.AUTO else self._wanted.value
         report = BlockReport(
             name,
