@@ -8,7 +8,7 @@ stored: lowering is a function of the text and the frozen columns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -337,11 +337,17 @@ class ViewRelations:
 
 
 class CatalogMoments:
-    """Versions and changes of base tables by csn, as the catalog knows them; read once: the past does not change."""
+    """Versions and changes of base tables by csn, as the catalog knows them; read once: the past does not change.
 
-    def __init__(self, catalog: Catalog, definition: Definition) -> None:
+    ``named`` may have a name for a version of a table (location, id, version) in the session that computes.
+    """
+
+    def __init__(
+        self, catalog: Catalog, definition: Definition, named: Callable[[str, str, int], str | None] | None = None
+    ) -> None:
         self._catalog = catalog
         self._definition = definition
+        self._named = named
         self._tables: dict[str, BaseTable] = {}
         self._versions: dict[tuple[str, Csn], int] = {}
         self._changes: dict[tuple[str, Interval], tuple[tuple[int, Csn], ...]] = {}
@@ -389,12 +395,16 @@ class CatalogMoments:
     def state(self, table: str, csn: Csn) -> exp.Expr:
         mirror = self.mirror(table)
         if mirror is None:
-            return snapshot_table(self.location(table), self.version(table, csn))
+            return self._snapshot(self.table(table), self.version(table, csn))
         used = self._definition.used_columns(table) if table in self._definition.tables else ()
         if mirror.mode == "query" and provided(table, csn) is None:
             # Shown by explain; nobody can run it.
             return exp.Table(this=quoted(f"{table} at csn {csn}, asked of its source"))
         return subquery(table_rows(self._catalog, table, csn, used or None), "__hw_source")
+
+    def _snapshot(self, table: BaseTable, version: int) -> exp.Table:
+        name = None if self._named is None else self._named(table.location, table.table_uuid, version)
+        return snapshot_table(table.location, version) if name is None else exp.Table(this=quoted(name))
 
     def _numbered(self, table: str, interval: Interval) -> tuple[tuple[int, Csn], ...]:
         if (table, interval) not in self._changes:

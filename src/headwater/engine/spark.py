@@ -23,6 +23,7 @@ from headwater.engine.residents import Residents
 from headwater.engine.session import CODE, NO_CODE
 from headwater.engine.staging import Staging
 from headwater.engine.type_text import type_text
+from headwater.engine.versions import Versions
 from headwater.sql.dialect import to_text
 from headwater.sql.relations import COUNT, current_table
 from headwater.sql.storage import CHANGED, count_sql
@@ -108,6 +109,7 @@ class SparkEngine:
         self._rows: dict[str, tuple[int, int]] = {}  # of tables that we write, with the version that has them
         self.staging = Staging(lambda: self._work, scratch)
         self.residents = Residents(lambda: self._work)
+        self.versions = Versions(lambda: self._work)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
     @property

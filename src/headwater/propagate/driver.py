@@ -32,6 +32,7 @@ from headwater.propagate.choosing import Wanted
 from headwater.propagate.extents import table_extent
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
 from headwater.propagate.knowing import integrity_of_step
+from headwater.propagate.moments import moments_of
 from headwater.propagate.nodes import staged_nodes
 from headwater.propagate.same_columns import renamed
 from headwater.propagate.stepping import Prepared, Stepping
@@ -191,7 +192,8 @@ def _answer(
 ) -> tuple[Written | None, JsonObject]:
     """Append the step's answer to the view delta; its commit, if it had any rows, and what is to be told of it."""
     over = Interval(before.high_water_mark, max(after.times))
-    moments = CatalogMoments(context.catalog, definition)
+    context.engine.versions.trim()
+    moments = moments_of(context, definition)
     _tell_residents(context, definition, moments, over)
     with context.engine.for_rows(_rows_read(context, definition, moments, over)):
         integrity = integrity_of_step(context, lease, view, definition, over)
@@ -239,7 +241,7 @@ def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
-    moments = CatalogMoments(context.catalog, definition)
+    moments = moments_of(context, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:
         stepping = Stepping(context, definition, moments, moments, stack)
@@ -257,7 +259,7 @@ def _append_change(
     blocks: Blocks,
 ) -> Written | None:
     """The same where all leaves advance over one interval, as those of a view with nodes do, by blocks."""
-    moments = CatalogMoments(context.catalog, definition)
+    moments = moments_of(context, definition)
     if not any(moments.has_changes(scan.table, interval) for scan in definition.leaves):
         return None
     feeds = {(table, interval) for table in definition.tables if moments.has_changes(table, interval)}

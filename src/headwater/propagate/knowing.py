@@ -38,6 +38,7 @@ from headwater.propagate.extents import table_extent
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog
 from headwater.propagate.integrity import cut, cut_staged, references
+from headwater.propagate.moments import moments_of
 from headwater.propagate.same_columns import says_the_same
 from headwater.propagate.tree_stages import StagedDelta
 from headwater.propagate.trust import Check, Standing, checks, knowledge, learned
@@ -148,7 +149,7 @@ def integrity_of_step(
     """Check what a step over the interval can use, and record what was found."""
     seen = context.catalog.seen_constraints()
     plans = blocks_of(definition.plan, definition.nodes)
-    moments = CatalogMoments(context.catalog, definition)
+    moments = moments_of(context, definition)
     worth = _Worth(context, definition, moments)
     declared = [each.record.constraint for each in seen]
     wanted = useful(plans, [each for each in declared if not isinstance(each, ForeignKey) or worth(each)])

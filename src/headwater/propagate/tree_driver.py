@@ -29,7 +29,7 @@ from headwater.algebra.query import BaseDelta, CsnRule, Query
 from headwater.algebra.time import Interval
 from headwater.catalog.records import JsonObject, ViewRecord
 from headwater.context import Context
-from headwater.definition import CatalogMoments, Definition
+from headwater.definition import Definition
 from headwater.engine.staging import StagedRows
 from headwater.propagate.block_report import BlockReport, lessons, past_reports, rates_of, ratios, rounded
 from headwater.propagate.choosing import Wanted, cheapest, price
@@ -40,6 +40,7 @@ from headwater.propagate.fate_driver import prepared_by_fates
 from headwater.propagate.fates import change_by_fates
 from headwater.propagate.frontier import ChangeLog, block_queries
 from headwater.propagate.knowing import Integrity
+from headwater.propagate.moments import moments_of
 from headwater.propagate.rates import MEASURED, Rates
 from headwater.propagate.sharing import KeptCore, Sharing
 from headwater.propagate.sizing import LeafFacts, sizes_of
@@ -193,7 +194,7 @@ class Blocks:
 
     def _compute(self, name: str, core: Definition, interval: Interval, sharing: Sharing) -> KeptCore:
         """The change of a core by this block's strategy, kept for the round."""
-        moments = CatalogMoments(self._context.catalog, core)
+        moments = moments_of(self._context, core)
         with ExitStack() as stack:
             stepping = Stepping(self._context, core, moments, moments, stack)
             shared = stepping.shared_feeds(interval)
