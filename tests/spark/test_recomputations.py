@@ -74,6 +74,7 @@ def test_a_view_recomputed_while_a_leaf_was_ahead_begins_a_new_view_delta(make_w
     world.check_law("v")
 
 
+@pytest.mark.heavy
 def test_a_step_that_fails_leaves_other_leaves_ahead_of_the_recomputation(make_world: Callable[..., World]) -> None:
     world = make_world("failed ahead")
     world.make("a", "k INT, v INT", "(1, 1), (2, 2)")
