@@ -1,9 +1,9 @@
 """``headwater run`` on a live stream.
 
-A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session: most of them to the
-larger table, as in any warehouse (``mix``). Beside it the join view of [He05 §5] is calibrated first, as anybody would
-whose tables are never quiet, and a response time is promised by what that measured. From then on, for some minutes, the
-service keeps the view within it, and a reader asks for the newest state at random moments and waits. Then:
+A writer commits updates of PartSupp and Supplier at random moments, in the same Spark session, a share (``mix``) of
+them to PartSupp. Beside it the join view of [He05 §5] is calibrated first, as anybody would whose tables are never
+quiet, and a response time is promised by what that measured. From then on, for some minutes, the service keeps the view
+within it, and a reader asks for the newest state at random moments and waits. Then:
 
 - how many of these refreshes were answered within the response time, from the question to the answer;
 - whether the view was right at each of them: read at its csn, against Spark's own answer over the tables' versions;
@@ -47,13 +47,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTES = 10.0
-MIX = 0.8
+MIX = 0.5
 POLICY = "ahead"
 REPLAYED = {POLICY: "replayed_policy", "naive": "replayed_naive"}  # and the view that it is replayed on
 HIT_RATE = 0.99
 OF_NAIVE = 0.7
-_FULL_AFTER = 2  # commits of each table that make the backlog full, by the sum of the cost functions
-_PAUSE, _ASK = 3.0, 45.0  # seconds between commits and between questions, on average
+_FULL_AFTER = 5  # commits of each table that make the backlog full, by the sum of the cost functions
+# Seconds between commits and between questions, on average. A refresh empties every backlog, so what a policy saves it
+# saves between two of them.
+_PAUSE, _ASK = 3.0, 120.0
 _ROUNDS, _PENDING = 2, 14  # of calibration, and commits that each of them finds pending
 _TOGETHER = 4  # refreshes from which it is learned beforehand what parts share
 _FEW = 3  # commits that each of these finds pending
