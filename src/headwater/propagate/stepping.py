@@ -16,47 +16,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias
 
 from sqlglot import exp
 
 from headwater.algebra.apart import Joined, apart, in_order, of_keys, with_scans
-from headwater.algebra.grid import Grid
-from headwater.algebra.nodes import Aggregate, origin, scans_below
 from headwater.algebra.plan import Attribute, LeafId, Plan, Scan, scans
 from headwater.algebra.product import attributes_of
 from headwater.algebra.query import BaseDelta, CsnRule, Patched, Query, Snapshot, Term
 from headwater.algebra.time import Csn, Interval
-from headwater.context import Context, Sizes
-from headwater.definition import CatalogMoments, Definition
-from headwater.engine.spark import MOST_FEW
-from headwater.engine.staging import Key, Spread, StagedRows
-from headwater.engine.statistics import Extent
-from headwater.propagate.extents import table_extent
-from headwater.propagate.frontier import ChangeLog, block_queries
+from headwater.context import Sizes
+from headwater.engine.staging import StagedRows
+from headwater.propagate.frontier import block_queries
 from headwater.propagate.join_order import InputSize, equalities, join_order
+from headwater.propagate.kept import CountedLog, Kept, LeafChange, Meeting, few
 from headwater.sql.dialect import column, to_text
 from headwater.sql.key_condition import spans_condition
-from headwater.sql.plain_types import is_plain_type
-from headwater.sql.relations import Only, Sources, Staged, changes_of, leaf_changes
+from headwater.sql.relations import Only, Sources, leaf_changes
 from headwater.sql.render import state_relation, view_delta_sql
 from headwater.sql.transitions import key_names, staged_rows
 
 _ASKED = "keys asked for"
-
-LeafChange: TypeAlias = tuple[str, Interval]
-"""Changes in an interval, of a table or of a leaf by its alias."""
-
-
-class CountedLog(Protocol):
-    def known_rows(self, name: str, interval: Interval) -> int | None: ...
-
-
-class StepLog(CountedLog, ChangeLog, Protocol):
-    """What changed, and how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +61,6 @@ class Prepared:
         )
 
 
-def few(rows: int | None, sizes: Sizes) -> bool:
-    """Whether a change is known to be small enough for every task."""
-    return rows is not None and rows <= sizes.broadcast
-
-
 def small_changes(queries: Sequence[Query], log: CountedLog, sizes: Sizes) -> frozenset[str]:
     """The aliases of leaves whose changes are known to be few in every query."""
     known: dict[str, bool] = {}
@@ -97,23 +73,8 @@ def small_changes(queries: Sequence[Query], log: CountedLog, sizes: Sizes) -> fr
     return frozenset(alias for alias, small in known.items() if small)
 
 
-class Stepping:
-    """Prepares the queries of one view's blocks; what it keeps is let go with ``stack``."""
-
-    def __init__(
-        self, context: Context, definition: Definition, moments: CatalogMoments, log: StepLog, stack: ExitStack
-    ) -> None:
-        self._context = context
-        self.sizes = context.sizes
-        self._definition = definition
-        self._moments = moments
-        self._log = log
-        self.stack = stack
-        self._steps = 0
-        self.stages: dict[str, StagedRows] = {}  # names in plans that stand for changes that are kept
-        self.kept: dict[LeafChange, int] = {}  # rows of the leaves' changes that are kept, by the names of these
-        self.spans: dict[tuple[str, _Meeting], exp.Expr] = {}  # where the keys of what is kept under a name lie
-        self._names: dict[str, list[object]] = {}
+class Stepping(Kept):
+    """Prepares the queries of one view's blocks."""
 
     def with_leaf_changes(self, queries: Sequence[Query], sources: Sources) -> Sources:
         """The sources with the changes of the queries' leaves, kept by one job for all stages that need them."""
@@ -151,117 +112,17 @@ class Stepping:
         text = view_delta_sql(found.queries, plan.attributes, found.sources, broadcast=found.broadcast)
         return staged_rows(self.stage(text).name, plan.attributes)
 
-    # ------------------------------------------------------------------ sizes
-
-    def known_rows(self, name: str, interval: Interval) -> int | None:
-        """Rows of a change by what was kept, else by the log."""
-        return self.stages[name].rows if name in self.stages else self._log.known_rows(name, interval)
-
-    def extent(self, scan: Scan) -> Extent:
-        uses = self._definition.tables
-        if scan.table in self.stages:
-            return Extent(self.stages[scan.table].rows, {})
-        if scan.table in uses or scan.table in self._definition.views:
-            return table_extent(self._context, self._definition, self._moments, scan)
-        below = [self.extent(each) for each in scans_below(scan.table, self._definition.nodes)]
-        return Extent(max((each.rows for each in below), default=1), {})
-
-    def grid(self, scan: Scan, attribute: Attribute) -> Grid | None:
-        """Where the values of a large table's column lie, also where it is read through a node."""
-        found = origin(scan, attribute, self._definition.nodes)
-        if found is None or found[0].table in self._definition.views:
-            return None
-        extent = self.extent(found[0])
-        return extent.grids.get(found[1]) if extent.rows >= self.sizes.large_table else None
-
-    def size(self, plan: Plan) -> InputSize:
-        if not isinstance(plan, Scan):
-            return InputSize(sum(self.extent(scan).rows for scan in scans(plan)))
-        extent = self.extent(plan)
-        pairs = zip(plan.columns, plan.attributes, strict=True)
-        values = {attribute: extent.values[name] for name, attribute in pairs if name in extent.values}
-        node = self._definition.nodes.get(plan.table)
-        if isinstance(node, Aggregate):
-            values |= dict.fromkeys(node.keys, extent.rows)
-        return InputSize(extent.rows, values)
-
     def _joins_large(self, product: Joined) -> bool:
         return len(product.inputs) > 1 and self._reads_large(product)
 
     def _reads_large(self, product: Joined) -> bool:
         return any(self.is_large(self.size(each)) for each in product.inputs)
 
-    def is_large(self, size: InputSize) -> bool:
-        return size.rows >= self.sizes.large_table
-
     @cached_property
     def _small_tables(self) -> frozenset[str]:
         """Tables that are held in memory and small: Spark takes what it holds for larger than what is read of it."""
         holds = self._context.engine.residents.holds_few
         return frozenset(name for name in self._definition.tables if holds(self._moments.location(name)))
-
-    # ------------------------------------------------------------------ parts of a run
-
-    def is_derived(self, scan: Scan) -> bool:
-        return scan.table in self._definition.nodes or scan.table in self._definition.views
-
-    def is_kept(self, scan: Scan) -> bool:
-        """Whether the changes are those of a node or a stage, which are kept already."""
-        return scan.table in self._definition.nodes or scan.table in self.stages
-
-    def is_plain(self, scan: Scan) -> bool:
-        return all(is_plain_type(self._definition.type_of(scan.table, name) or "") for name in scan.columns)
-
-    def keep(self, text: str) -> str:
-        """Rows that are no changes, kept under a name."""
-        return self.stack.enter_context(self._context.engine.staging.rows(text))
-
-    def stage(self, text: str, spreads: Sequence[Spread] = ()) -> StagedRows:
-        return self.stack.enter_context(self._context.engine.staging.changes(text, spreads))
-
-    def stage_leaves(
-        self,
-        texts: Mapping[Key, str],
-        spreads: Mapping[Key, Sequence[Spread]] | None = None,
-        *,
-        rows: int | None = None,
-    ) -> dict[Key, StagedRows]:
-        """``rows``: of all changes together, if that is known."""
-        engine = self._context.engine
-        few = rows is not None and rows <= MOST_FEW
-        with engine.for_rows(rows):
-            return self.stack.enter_context(engine.staging.leaf_changes(texts, spreads, few=few))
-
-    def stage_feeds(self, feeds: Iterable[LeafChange]) -> Staged:
-        """Keep the changes of base tables that are read more than once: no relation is as dear to plan as a feed."""
-        texts = {
-            (table, interval): self._feed(table, interval, self._definition.used_columns(table))
-            for table, interval in feeds
-            if few(self._moments.known_rows(table, interval), self.sizes)
-        }
-        rows = sum(self._moments.known_rows(*feed) or 0 for feed in texts)
-        return {feed: kept.name for feed, kept in self.stage_leaves(texts, rows=rows).items()}
-
-    def shared_feeds(self, interval: Interval) -> Staged:
-        """Those that other views of the round read too."""
-        sharing = self._context.sharing
-        if sharing is None:
-            return {}
-        changed = [table for table in self._definition.tables if self._moments.has_changes(table, interval)]
-        small = [table for table in changed if few(self._moments.known_rows(table, interval), self.sizes)]
-        used = {table: self._definition.used_columns(table) for table in small}
-
-        def stage(columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
-            texts = {table: self._feed(table, interval, names) for table, names in columns.items()}
-            found = sharing.stack.enter_context(self._context.engine.staging.leaf_changes(texts))
-            return {table: rows.name for table, rows in found.items()}
-
-        try:
-            return sharing.feeds_of(used, interval, stage)
-        except Exception as error:  # noqa: BLE001 (a column that another view reads may be gone)
-            self._context.progress(f"changes are not shared with other views: {error}")
-            sharing.give_up_feeds(small, interval)
-            return {}
 
     def read_often(self, plans: Iterable[Plan], interval: Interval) -> list[LeafChange]:
         """The changes of base tables that are read in several places."""
@@ -273,44 +134,6 @@ class Stepping:
             for table in changed:
                 uses[table] += 1 if kept else len(changed)
         return [(table, interval) for table, count in uses.items() if count > 1]
-
-    def _feed(self, table: str, interval: Interval, columns: Sequence[str]) -> str:
-        return to_text(changes_of(table, interval, columns, self._moments))
-
-    def next_name(self) -> str:
-        self._steps += 1
-        return f"step#{self._steps}"
-
-    def named(self, alias: str, rows: object) -> str:
-        """A name for some rows of a leaf; ``rows`` says which.
-
-        A leaf may stand in several products of a union, and by the conditions of each other rows of it take part.
-        """
-        known = self._names.setdefault(alias, [])
-        if rows not in known:
-            known.append(rows)
-        return f"{alias}#{known.index(rows) + 1}"
-
-    def kept_rows(self, scan: Scan, interval: Interval) -> int | None:
-        """Rows of a leaf's changes that are kept, under all their names; None if none are."""
-        names = [f"{scan.alias}#{number + 1}" for number in range(len(self._names.get(scan.alias, ())))]
-        found = [self.kept[name, interval] for name in names if (name, interval) in self.kept]
-        return sum(found) if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Meeting:
-    """A column of what is kept that equals a key of a large table, told by its ``attribute``; ``nulls``: NULL too."""
-
-    column: str
-    grid: Grid
-    attribute: Attribute
-    key: str
-    nulls: bool
-
-    @property
-    def spread(self) -> Spread:
-        return self.column, self.grid
 
 
 class _Run:
@@ -352,7 +175,7 @@ class _Run:
         """
         texts: dict[LeafChange, str] = {}
         rows: dict[LeafChange, int] = {}
-        meetings: dict[LeafChange, dict[_Meeting, None]] = {}
+        meetings: dict[LeafChange, dict[Meeting, None]] = {}
         over: list[Query] = []
         feeds: dict[tuple[str, Interval], int | None] = {}
         for query in queries:
@@ -441,7 +264,7 @@ class _Run:
         self._keep(name, interval, found, meetings)
         return rest, found.rows
 
-    def _keep(self, alias: str, interval: Interval, kept: StagedRows, meetings: Sequence[_Meeting]) -> None:
+    def _keep(self, alias: str, interval: Interval, kept: StagedRows, meetings: Sequence[Meeting]) -> None:
         """Have it that a leaf's changes are kept, and what they tell of the tables that they meet."""
         self._rows[alias] = max(kept.rows, self._rows.get(alias) or 0)
         self._sources = replace(self._sources, changed={**self._sources.changed, (alias, interval): kept.name})
@@ -451,11 +274,11 @@ class _Run:
                 condition = spans_condition(column(meeting.key), spans, nulls_meet=meeting.nulls)
                 self._stepping.spans[kept.name, meeting] = condition
 
-    def _meetings(self, start: Scan, product: Joined) -> list[_Meeting]:
+    def _meetings(self, start: Scan, product: Joined) -> list[Meeting]:
         """Where a change meets a large table by a key."""
         return [found for each in product.inputs for found in self._meetings_with(each, start, product)]
 
-    def _meetings_with(self, each: Plan, start: Scan, product: Joined) -> list[_Meeting]:
+    def _meetings_with(self, each: Plan, start: Scan, product: Joined) -> list[Meeting]:
         if not isinstance(each, Scan) or each.leaf == start.leaf:
             return []
         own = dict(zip(start.attributes, start.columns, strict=True))
@@ -465,7 +288,7 @@ class _Run:
             grid = self._stepping.grid(each, key)
             if grid is not None and isinstance(value, exp.Column):
                 nulls = isinstance(condition, exp.NullSafeEQ)
-                found.append(_Meeting(own[value.name], grid, key, names[key], nulls))
+                found.append(Meeting(own[value.name], grid, key, names[key], nulls))
         return found
 
     def _within(self, change: LeafChange, start: Scan, each: Plan, product: Joined) -> list[exp.Expr]:
