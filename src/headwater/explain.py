@@ -16,7 +16,7 @@ from headwater.catalog.records import LeafRecord, ViewRecord
 from headwater.choice import Workload
 from headwater.context import Context
 from headwater.definition import CatalogMoments, Definition
-from headwater.lifecycle import check
+from headwater.drafting import check
 from headwater.outline import Outline, lines, outline
 from headwater.propagate.choosing import Wanted
 from headwater.propagate.frontier import advance, block_queries

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater import lifecycle
 from headwater.algebra.time import Csn
 from headwater.definition import CatalogMoments
+from headwater.drafting import check
 from headwater.errors import HeadwaterError, SqlAnalysisError, UnsupportedSql
 from headwater.propagate.frontier import Frontier, advance
 from headwater.sql.constructs import AGGREGATE_FUNCTIONS, GENERATOR_FUNCTIONS, NONDETERMINISTIC_FUNCTIONS, REFUSED
@@ -245,7 +245,7 @@ def drafts(wide: World, request: pytest.FixtureRequest) -> Drafts:
             statement = parse_statement(f"CREATE MATERIALIZED VIEW v_{name} AS {sql}")
             assert isinstance(statement, CreateView)
             try:
-                found.drafts[name] = lifecycle.check(wide.lake._context, statement)
+                found.drafts[name] = check(wide.lake._context, statement)
             except HeadwaterError as error:
                 found.problems[name] = error
     # One after the other: each side of a join and each branch of a union changes alone at some csn.
