@@ -11,9 +11,7 @@ from headwater.calibration import timed_capture
 from headwater.catalog.records import Layout, LeafRecord, Method, ViewRecord
 from headwater.context import Context
 from headwater.definition import Definition
-from headwater.errors import (
-    InvalidInput,
-)
+from headwater.errors import InvalidInput
 from headwater.measured import gather, require_feasible
 from headwater.propagate.choosing import Wanted
 from headwater.refresh import Policy
