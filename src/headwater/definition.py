@@ -20,6 +20,7 @@ from headwater.algebra.plan import Join, LeafId, Plan, Scan
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog.records import BaseTable, Columns, MirrorRecord, ViewRecord
 from headwater.catalog.store import Catalog
+from headwater.engine.versions import Version
 from headwater.errors import InternalError, MomentBeforeHistory, UnsupportedSql
 from headwater.pinning import provided, table_rows
 from headwater.sql.carrying import Carried, can_be_told, carrying
@@ -339,11 +340,11 @@ class ViewRelations:
 class CatalogMoments:
     """Versions and changes of base tables by csn, as the catalog knows them; read once: the past does not change.
 
-    ``named`` may have a name for a version of a table (location, id, version) in the session that computes.
+    ``named`` may have a name for a version of a table in the session that computes.
     """
 
     def __init__(
-        self, catalog: Catalog, definition: Definition, named: Callable[[str, str, int], str | None] | None = None
+        self, catalog: Catalog, definition: Definition, named: Callable[[Version], str | None] | None = None
     ) -> None:
         self._catalog = catalog
         self._definition = definition
@@ -386,6 +387,10 @@ class CatalogMoments:
             self._versions[table, csn] = self._catalog.version_at(table, csn)
         return self._versions[table, csn]
 
+    def identified(self, table: str, csn: Csn) -> Version:
+        found = self.table(table)
+        return Version(found.location, found.table_uuid, self.version(table, csn))
+
     def mirror(self, table: str) -> MirrorRecord | None:
         """How the table is kept, if it is a mirror."""
         if table not in self._mirrors:
@@ -395,16 +400,14 @@ class CatalogMoments:
     def state(self, table: str, csn: Csn) -> exp.Expr:
         mirror = self.mirror(table)
         if mirror is None:
-            return self._snapshot(self.table(table), self.version(table, csn))
+            name = None if self._named is None else self._named(self.identified(table, csn))
+            known = snapshot_table(self.location(table), self.version(table, csn))
+            return known if name is None else exp.Table(this=quoted(name))
         used = self._definition.used_columns(table) if table in self._definition.tables else ()
         if mirror.mode == "query" and provided(table, csn) is None:
             # Shown by explain; nobody can run it.
             return exp.Table(this=quoted(f"{table} at csn {csn}, asked of its source"))
         return subquery(table_rows(self._catalog, table, csn, used or None), "__hw_source")
-
-    def _snapshot(self, table: BaseTable, version: int) -> exp.Table:
-        name = None if self._named is None else self._named(table.location, table.table_uuid, version)
-        return snapshot_table(table.location, version) if name is None else exp.Table(this=quoted(name))
 
     def _numbered(self, table: str, interval: Interval) -> tuple[tuple[int, Csn], ...]:
         if (table, interval) not in self._changes:
@@ -418,6 +421,7 @@ class CatalogMoments:
             raise InternalError(f"{table} has no changes in {interval}, yet a query asks for them.")
         mirror = self.mirror(table)
         if mirror is None:
+            self.version(table, interval.start)  # before a table was begun anew, its changes are of another
             return Changes(versions)
         self._catalog.require_logged(table, interval.start)
         return LoggedChanges(mirror.log_location)

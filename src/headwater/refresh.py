@@ -124,7 +124,7 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
     view = context.catalog.view(name, before.view_id)
     choice: Choice | None = None
     if view.problem is not None:
-        applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), started)
+        applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), to, started)
     elif definition.recomputed is not None:
         applied = _from_scratch(context, view, definition, target, to, started)
     else:
@@ -132,7 +132,15 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
         alternatives = choice.as_json() if choice is not None else None
         if choice is not None and choice.way == FULL:
             require_captured(context, definition)
-            applied = recompute(context, name, target, "FULL_IS_CHEAPER", started=started, alternatives=alternatives)
+            applied = recompute(
+                context,
+                name,
+                target,
+                "FULL_IS_CHEAPER",
+                started=started,
+                never_back=to is None,
+                alternatives=alternatives,
+            )
         else:
             applied = _incremental(context, view, definition, target, to, started, alternatives)
             context.ran.add(_by_changes(view))
@@ -157,7 +165,7 @@ def _incremental(
         try:
             propagate(context, view.name, target)
         except ExpressionFails as error:
-            return _recompute(context, view, definition, target, "FAILED_BETWEEN", started, because=error)
+            return _recompute(context, view, definition, target, "FAILED_BETWEEN", to, started, because=error)
     return apply(context, view.name, target, started=started, never_back=to is None, alternatives=alternatives)
 
 
@@ -265,7 +273,7 @@ def _from_scratch(
     if not has_changed(context, view, Interval(view.csn, target)):
         require_captured(context, definition)
         return stay(context, view.name, target, started=started)
-    return _recompute(context, view, definition, target, str(definition.recomputed), started)
+    return _recompute(context, view, definition, target, str(definition.recomputed), to, started)
 
 
 def _recompute(
@@ -274,6 +282,7 @@ def _recompute(
     definition: Definition,
     target: Csn,
     reason: str,
+    to: Csn | None,
     started: float,
     because: ExpressionFails | None = None,
 ) -> Applied:
@@ -286,4 +295,4 @@ def _recompute(
             reason=reason,
         )
     require_captured(context, definition)
-    return recompute(context, view.name, target, reason, started=started)
+    return recompute(context, view.name, target, reason, started=started, never_back=to is None)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from tests.catalog.worlds import ENTRIES, LEAVES, REFRESH, TIMES, VIEW, everything, populate
+from tests.catalog.worlds import ENTRIES, LEAVES, ORDERS, REFRESH, TIMES, VIEW, everything, populate
 
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn
-from headwater.apply.driver import apply, finish_begun, recompute, stay
+from headwater.apply.driver import Applied, apply, finish_begun, recompute, stay
 from headwater.catalog import Catalog, LeafRecord, LeafTime, Lease
 from headwater.context import Context
 from headwater.errors import InternalError, InvalidInput, NameTaken, UnknownName
@@ -68,6 +68,17 @@ def test_a_driver_that_waited_while_its_view_was_replaced_leaves_the_new_one_alo
     assert catalog.view("totals", "new") == new
     assert catalog.leaves("new") == list(LEAVES)
     assert catalog.open_steps("new") == []
+
+
+def test_a_recomputation_that_was_overtaken_does_not_take_the_view_back(catalog: Catalog) -> None:
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+        before = everything(catalog)
+        nothing = cast(Any, None)
+        context = Context(catalog, nothing, nothing, "/lake", lambda: 0)
+        done = recompute(context, "totals", Csn(VIEW.csn - 1), "FULL_IS_CHEAPER", started=0.0, never_back=True)
+        assert done == Applied(VIEW.csn, 0, "none", "UP_TO_DATE")
+        assert everything(catalog) == before
 
 
 def test_base_tables_and_views_share_their_names(catalog: Catalog) -> None:
@@ -284,3 +295,37 @@ def test_a_recomputed_view_starts_anew(catalog: Catalog) -> None:
         assert catalog.open_steps() == []
         assert catalog.step(step.step_id).outcome == {"rows": 1}
         assert catalog.step(cut_short.step_id).outcome == {"superseded_by": step.step_id}
+
+
+def test_what_began_anew_while_a_view_was_computed_is_its_problem(catalog: Catalog) -> None:
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+        step = catalog.begin_step(lease, VIEW.view_id, "apply", {"recompute": 4})
+        since = catalog.restart_base_table(lease, replace(ORDERS, since_version=20)).since_csn
+        catalog.reset_view(lease, VIEW.view_id, step.step_id, csn=Csn(4), version=5, delta_location="/new")
+        problem = catalog.view("totals").problem
+        assert problem is not None
+        assert (problem["code"], problem["table"], problem["csn"]) == ("TABLE_RESYNCED", "orders", since)
+        made = replace(VIEW, name="made", view_id="made", csn=Csn(4))
+        catalog.insert_view(lease, made, [replace(leaf, time=Csn(4), t_comp=Csn(4)) for leaf in LEAVES])
+        assert catalog.view("made").problem == problem
+        step = catalog.begin_step(lease, VIEW.view_id, "apply", {"recompute": since})
+        catalog.reset_view(lease, VIEW.view_id, step.step_id, csn=since, version=6, delta_location="/newer")
+        assert catalog.view("totals").problem is None
+
+
+def test_a_view_below_that_lost_its_past_while_a_view_was_recomputed_is_its_problem(catalog: Catalog) -> None:
+    with catalog.lease("v") as lease:
+        populate(catalog, lease)
+        upper = replace(VIEW, name="upper", view_id="upper", csn=Csn(3), kept_from=Csn(3), definition={})
+        catalog.insert_view(lease, upper, [replace(LEAVES[0], table="totals", time=Csn(3), t_comp=Csn(3))])
+        running = catalog.begin_step(lease, "upper", "apply", {"recompute": 3})
+        step = catalog.begin_step(lease, VIEW.view_id, "apply", {"recompute": 4})
+        catalog.reset_view(lease, VIEW.view_id, step.step_id, csn=Csn(4), version=5, delta_location="/new")
+        catalog.reset_view(lease, "upper", running.step_id, csn=Csn(3), version=5, delta_location="/upper")
+        problem = catalog.view("upper").problem
+        assert problem is not None
+        assert problem["code"] == "UPSTREAM_RECOMPUTED"
+        again = catalog.begin_step(lease, "upper", "apply", {"recompute": 4})
+        catalog.reset_view(lease, "upper", again.step_id, csn=Csn(4), version=6, delta_location="/upper")
+        assert catalog.view("upper").problem is None

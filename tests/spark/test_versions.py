@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.engine import versions
-from headwater.engine.versions import Versions
+from headwater.engine.versions import Version, Versions
 from tests.spark.oracle import World
 from tests.support.bags import assert_bag_equal
 
@@ -32,30 +32,30 @@ def test_a_version_keeps_its_rows_and_its_name(spark: SparkSession, tmp_path: Pa
     own, place = Versions(lambda: spark), tmp_path / "t"
     write(spark, place, 1)
     write(spark, place, 2)
-    first, second = (own.named(str(place), "id", version) for version in (0, 1))
+    first, second = (own.named(Version(str(place), "id", version)) for version in (0, 1))
     write(spark, place, 3)
     assert rows_under(spark, first) == [1]
     assert rows_under(spark, second) == [1, 2]
-    assert own.named(str(place), "id", 0) == first
+    assert own.named(Version(str(place), "id", 0)) == first
 
 
 def test_a_table_put_in_the_place_of_another_is_another(spark: SparkSession, tmp_path: Path) -> None:
     own, place = Versions(lambda: spark), tmp_path / "t"
     write(spark, place, 1)
-    before = own.named(str(place), "one", 0)
+    before = own.named(Version(str(place), "one", 0))
     shutil.rmtree(place)
     write(spark, place, 7, 8)
-    after = own.named(str(place), "other", 0)
+    after = own.named(Version(str(place), "other", 0))
     assert before != after
     assert rows_under(spark, after) == [7, 8]
 
 
 def test_what_can_not_be_had_has_no_name(spark: SparkSession, tmp_path: Path) -> None:
     own, place = Versions(lambda: spark), tmp_path / "t"
-    assert own.named(str(place), "id", 0) is None
+    assert own.named(Version(str(place), "id", 0)) is None
     write(spark, place, 1)
-    assert own.named(str(place), "id", 5) is None
-    assert rows_under(spark, own.named(str(place), "id", 0)) == [1]
+    assert own.named(Version(str(place), "id", 5)) is None
+    assert rows_under(spark, own.named(Version(str(place), "id", 0))) == [1]
 
 
 def test_the_last_used_stay_and_each_thread_has_names_of_its_own(
@@ -65,13 +65,13 @@ def test_the_last_used_stay_and_each_thread_has_names_of_its_own(
     own, place = Versions(lambda: spark), tmp_path / "t"
     for row in range(3):
         write(spark, place, row)
-    names = [own.named(str(place), "id", version) for version in (0, 1, 2)]
-    assert own.named(str(place), "id", 0) == names[0]
+    names = [own.named(Version(str(place), "id", version)) for version in (0, 1, 2)]
+    assert own.named(Version(str(place), "id", 0)) == names[0]
     assert all(spark.catalog.tableExists(str(name)) for name in names)
     own.trim()
     assert [spark.catalog.tableExists(str(name)) for name in names] == [True, False, True]
     other: list[str | None] = []
-    thread = threading.Thread(target=lambda: other.append(own.named(str(place), "id", 0)))
+    thread = threading.Thread(target=lambda: other.append(own.named(Version(str(place), "id", 0))))
     thread.start()
     thread.join()
     assert other[0] not in names

@@ -223,15 +223,25 @@ def _story(
 
 
 def recompute(
-    context: Context, name: str, csn: Csn, reason: str, *, started: float, alternatives: JsonObject | None = None
+    context: Context,
+    name: str,
+    csn: Csn,
+    reason: str,
+    *,
+    started: float,
+    never_back: bool = False,
+    alternatives: JsonObject | None = None,
 ) -> Applied:
-    """Bring the view to a csn from its tables; its past before that can't be had any more."""
+    """Bring the view to a csn from its tables; its past before that can't be had any more. ``never_back`` as in
+    ``apply``."""
     view_id = context.catalog.view(name).view_id
     with (
         context.catalog.lease(apply_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as lease,
         context.catalog.lease(propagate_lease(view_id), ttl=context.lease_ttl, wait=context.lease_wait) as other,
     ):
         view = context.catalog.view(name, view_id)
+        if never_back and csn < view.csn:
+            return Applied(view.csn, 0, "none", "UP_TO_DATE")
         if not view.from_scratch:
             for leaf in context.catalog.leaves(view_id):
                 context.catalog.require_logged(leaf.table, csn)  # its changes from there on are wanted next

@@ -75,13 +75,7 @@ class BaseTables(FencedTables):
             stored = replace(record, since_csn=csn, problem=None)
             update_base_table(connection, **asdict(stored))
             constraints.forget_knowledge(connection, record.name)
-            problem = {
-                "code": "TABLE_RESYNCED",
-                "message": f"Changes of {record.name!r} before csn {csn} were lost.",
-                "remedy": "The next refresh recomputes the view.",
-                "table": record.name,
-                "csn": csn,
-            }
+            problem = resynced(record.name, csn)
             for view in names.users_of(connection, record.name):
                 connection.execute(sa.update(schema.views).where(schema.views.c.name == view).values(problem=problem))
             return stored
@@ -90,6 +84,17 @@ class BaseTables(FencedTables):
         """Note why the table can't be captured; None when it can again."""
         with self._under(lease) as connection:
             update_base_table(connection, name, problem=problem)
+
+
+def resynced(table: str, csn: Csn) -> JsonObject:
+    """The problem of a view that stands at a moment before."""
+    return {
+        "code": "TABLE_RESYNCED",
+        "message": f"Changes of {table!r} before csn {csn} were lost.",
+        "remedy": "The next refresh recomputes the view.",
+        "table": table,
+        "csn": csn,
+    }
 
 
 def newest_csn(connection: sa.Connection) -> Csn:

@@ -19,6 +19,7 @@ from headwater.catalog.steps import close_step, supersede_steps
 from headwater.catalog.views import (
     insert_refresh,
     mark_readers,
+    problem_at,
     read_leaves,
     update_view,
     write_leaf_times,
@@ -83,7 +84,8 @@ class Progress(FencedTables):
 
         Its view delta begins anew, empty, at ``delta_location``: the old one may hold parts of steps that went
         beyond ``csn`` on some leaves. ``kept_from`` is ``csn`` unless given; the view's problem becomes ``problem``,
-        so by default it has none.
+        so by default it has none, but for what it reads having been begun anew after ``csn``, which may have happened
+        while it was recomputed.
         """
         kept = csn if kept_from is None else kept_from
         at = self._database.clock()
@@ -98,7 +100,7 @@ class Progress(FencedTables):
                 csn=csn,
                 version=version,
                 kept_from=kept,
-                problem=problem,
+                problem=problem or problem_at(connection, view_id, csn),
                 delta_location=delta_location,
             )
             times = [LeafTime(leaf.leaf, csn, csn) for leaf in read_leaves(connection, view_id)]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.catalog import names, schema
+from headwater.catalog.base_tables import resynced
 from headwater.catalog.fencing import FencedTables, Held
 from headwater.catalog.mirrors import read_logs
 from headwater.catalog.records import (
@@ -62,6 +63,8 @@ class Views(FencedTables):
             if leaves:
                 connection.execute(sa.insert(_leaves), [_leaf_values(view.view_id, leaf) for leaf in leaves])
             write_query_lists(connection, view.view_id, query_lists)
+            if view.problem is None:
+                update_view(connection, view.view_id, problem=problem_at(connection, view.view_id, view.csn))
             if step_id is not None:
                 close_step(connection, self._database.clock(), step_id, ("create",), outcome)
             if refresh is not None:
@@ -189,13 +192,31 @@ def mark_readers(connection: sa.Connection, view_id: str, kept_from: Csn) -> Non
     name = names.require_view(connection, view_id)
     behind = sa.select(_leaves.c.view_id).where(_leaves.c.table_name == name, _leaves.c.time < kept_from)
     readers = connection.execute(sa.select(_views.c.view_id, _views.c.definition).where(_views.c.view_id.in_(behind)))
-    problem = {
-        "code": "UPSTREAM_RECOMPUTED",
-        "message": f"view {name!r}, which it reads, was recomputed at csn {kept_from} and has no past before that",
-    }
     for reader in readers.all():
         if not reader.definition.get("recomputed"):
-            update_view(connection, reader.view_id, problem=problem)
+            update_view(connection, reader.view_id, problem=_upstream_recomputed(name, kept_from))
+
+
+def problem_at(connection: sa.Connection, view_id: str, csn: Csn) -> JsonObject | None:
+    """What keeps a view that comes to stand at a csn from going on by changes: something that it reads was begun anew
+    after that, maybe while the view was being computed."""
+    view = connection.execute(sa.select(_views.c.definition).where(_views.c.view_id == view_id)).one()
+    for leaf in read_leaves(connection, view_id):
+        tables, views = schema.base_tables.c, _views.c
+        since = connection.execute(sa.select(tables.since_csn).where(tables.name == leaf.table)).scalar()
+        if since is not None and since > csn:
+            return resynced(leaf.table, Csn(since))
+        kept_from = connection.execute(sa.select(views.kept_from).where(views.name == leaf.table)).scalar()
+        if kept_from is not None and kept_from > csn and not view.definition.get("recomputed"):
+            return _upstream_recomputed(leaf.table, Csn(kept_from))
+    return None
+
+
+def _upstream_recomputed(view: str, kept_from: Csn) -> JsonObject:
+    return {
+        "code": "UPSTREAM_RECOMPUTED",
+        "message": f"view {view!r}, which it reads, was recomputed at csn {kept_from} and has no past before that",
+    }
 
 
 def read_views(connection: sa.Connection) -> list[ViewRecord]:

@@ -3,23 +3,22 @@
 A change of facts meets the same customers, suppliers and nations day by day. To read one of them, Delta builds its file
 list and Spark opens its files, which takes longer than to go through a few rows. So a table that a second step finds at
 the version of an earlier one is persisted. A version of a table never changes, and Spark itself puts what is persisted
-in the place of the relation, in every statement that names this version; nothing else needs to know. What is held is
-bounded, goes when the table moves on, and is Spark's to throw out: then it is read again.
+in the place of the relation, in every statement of ours that names this version (``engine.versions``); nothing else
+needs to know, and nobody else's statements are answered from it. What is held is bounded, goes when the table moves on,
+and is Spark's to throw out: then it is read again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.sql.dialect import to_text
-from headwater.sql.storage import table_at
+from headwater.engine.versions import Version, Versions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 MOST_ROWS = 500_000  # of one table
 FEW_ROWS = 200_000  # of a table that goes to every task
@@ -28,22 +27,23 @@ MOST_VALUES = 8_000_000  # rows times columns, of all tables together: some hund
 
 @dataclass(slots=True)
 class _Resident:
-    version: int
+    version: Version
     rows: int
     values: int = 0
     held: DataFrame | None = None
 
 
 class Residents:
-    """``session`` gives the session that computes."""
+    """What is held are frames of ``versions``."""
 
-    def __init__(self, session: Callable[[], SparkSession]) -> None:
-        self._session = session
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Resident] = OrderedDict()  # the last one used comes last
 
-    def met(self, location: str, version: int, rows: int) -> None:
+    def met(self, version: Version, rows: int) -> None:
         """A step reads a table of about so many rows, which does not change in it, at a version."""
+        location = version.location
         with self._lock:
             known = self._known.get(location)
             if known is None or known.version != version:
@@ -51,9 +51,13 @@ class Residents:
                 self._known[location] = _Resident(version, rows)
                 return
             self._known.move_to_end(location)
+            if known.held is not None and not known.held.storageLevel.useMemory:
+                known.held, known.values = None, 0  # with a name that was dropped, Spark lets go of what it stood for
             if known.held is not None or rows > MOST_ROWS:
                 return
-            frame = self._session().sql(to_text(table_at(location, version)))
+            frame = self._versions.frame(version)
+            if frame is None:
+                return
             values = max(1, rows) * len(frame.columns)
             if values <= MOST_VALUES:
                 self._make_room(MOST_VALUES - values)

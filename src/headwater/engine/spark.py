@@ -108,8 +108,8 @@ class SparkEngine:
         self._defaults: dict[str, str | None] = {}
         self._rows: dict[str, tuple[int, int]] = {}  # of tables that we write, with the version that has them
         self.staging = Staging(lambda: self._work, scratch)
-        self.residents = Residents(lambda: self._work)
         self.versions = Versions(lambda: self._work)
+        self.residents = Residents(self.versions)
         self._endings: list[weakref.finalize[..., SparkEngine]] = []
 
     @property
@@ -297,6 +297,11 @@ class SparkEngine:
                         own.conf.set(key, value)
             # A feed is read with the columns that the table had at its end, not those of today.
             own.conf.set(_FEED_COLUMNS, "endVersion")
+            # What Spark holds in memory it leaves out by the smallest and largest values that it noted, and it notes no
+            # NaN: rows with NaN, which is larger than any number, would be lost.
+            own.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
+            # Whatever the user's files hold, what we keep for a while keeps its microseconds.
+            own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             # Spark writes out the plan of each statement, and of every staged relation in it, over and over.
             own.conf.set("spark.sql.maxPlanStringLength", "65536")
             self._own.session, self._own.settings = own, {}

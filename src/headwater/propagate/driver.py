@@ -229,7 +229,7 @@ def _tell_residents(context: Context, definition: Definition, moments: CatalogMo
     for name, scan in {scan.table: scan for scan in definition.leaves}.items():
         if name in definition.tables and moments.mirror(name) is None and not moments.has_changes(name, over):
             rows = table_extent(context, definition, moments, scan).rows
-            context.engine.residents.met(moments.location(name), moments.version(name, over.start), rows)
+            context.engine.residents.met(moments.identified(name, over.start), rows)
 
 
 def _asks(context: Context, definition: Definition) -> bool:
@@ -241,6 +241,7 @@ def append_answers(
     context: Context, view: ViewRecord, definition: Definition, queries: tuple[Query, ...], tag: CommitTag
 ) -> Written | None:
     """Run queries and append their answers to the view delta in one commit: that commit, or the one made before."""
+    context.engine.versions.trim()
     moments = moments_of(context, definition)
     feeds = _feeds(definition, queries)
     with _reading(context, definition, moments, set(feeds)), ExitStack() as stack:

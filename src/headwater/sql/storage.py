@@ -208,6 +208,12 @@ def table_at(location: str, version: int, columns: Sequence[str] | None = None) 
     return exp.select(*chosen).from_(snapshot_table(location, version))
 
 
+def identified_table(location: str, version: int, table_id: str) -> exp.Select:
+    """The same, as no other text says it: Spark answers from memory whatever reads the same as what is held."""
+    known = exp.Not(this=exp.Is(this=exp.Literal.string(table_id), expression=exp.null()))
+    return table_at(location, version).where(known)
+
+
 def create_table_sql(
     location: str,
     columns: Sequence[tuple[str, str]],
