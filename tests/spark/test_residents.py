@@ -121,7 +121,7 @@ def test_what_is_held_is_bounded_and_the_last_used_stays(
 def test_nan_in_a_table_that_is_held_is_found(make_world: Callable[..., World]) -> None:
     """Spark leaves out what it holds by its smallest and largest numbers, among which it does not count NaN."""
     world = make_world("nan")
-    world.make("d", "k INT, x DOUBLE, y FLOAT", "(1, 'NaN', 'NaN'), (2, 1.0, 1.0)")
+    world.make("d", "k INT, x DOUBLE, y FLOAT", "(1, double('NaN'), float('NaN')), (2, 1.0D, 1.0F)")
     world.make("f", "k INT, d INT", "(1, 1), (2, 2)")
     world.create("above", "SELECT f.k, d.x FROM f JOIN d ON f.d = d.k WHERE d.x > 5.0")
     world.create("narrow", "SELECT f.k, d.y FROM f JOIN d ON f.d = d.k WHERE d.y > 5.0")
@@ -138,11 +138,11 @@ def test_nan_in_a_table_that_is_held_is_found(make_world: Callable[..., World]) 
 def test_nan_in_changes_that_are_kept_is_found(make_world: Callable[..., World]) -> None:
     world = make_world("nan changes")
     world.lake._context.sizes = Sizes(large_table=2)
-    world.make("t", "k INT, p INT, x DOUBLE", "(1, 1, 1.0), (2, 1, 7.0), (3, 2, 'NaN')")
+    world.make("t", "k INT, p INT, x DOUBLE", "(1, 1, 1.0D), (2, 1, 7.0D), (3, 2, double('NaN'))")
     world.create("pairs", "SELECT a.k, b.k AS other, a.x FROM t a JOIN t b ON a.k = b.p WHERE a.x > 5.0")
-    world.run("INSERT INTO {t} VALUES (9, 9, 'NaN'), (9, 9, 'NaN')")
+    world.run("INSERT INTO {t} VALUES (9, 9, double('NaN')), (9, 9, double('NaN'))")
     assert world.refresh("pairs").mode == "incremental"
-    world.run("UPDATE {t} SET x = CAST('NaN' AS DOUBLE), p = 3 WHERE k = 1")
+    world.run("UPDATE {t} SET x = double('NaN'), p = 3 WHERE k = 1")
     assert world.refresh("pairs").mode == "incremental"
     world.run("DELETE FROM {t} WHERE k = 9")
     assert world.refresh("pairs").mode == "incremental"
