@@ -211,6 +211,7 @@ def _figures(view: TpchQuery, fraction: float, pairs: list[Pair]) -> dict[str, A
         "ratios": [round(pair.ratio, 3) for pair in pairs],
         "modes": [pair.report.mode for pair in pairs],
         "reasons": [pair.report.reason for pair in pairs],
+        "expected_seconds": [pair.report.alternatives for pair in pairs],
         "rows_changed": [pair.report.rows for pair in pairs],
         "rows": [pair.difference.rows for pair in pairs],
         "incremental": _work([pair.refresh for pair in pairs]),
