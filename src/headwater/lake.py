@@ -40,7 +40,7 @@ from headwater.measured import ViewMeasure, backlog_of, costs_below, gather, mea
 from headwater.moments import Moment, from_micros, resolve
 from headwater.propagate.driver import propagate, require_usable
 from headwater.propagate.sharing import together
-from headwater.refresh import refresh, refresh_together
+from headwater.refresh import beyond_mending, refresh, refresh_together
 from headwater.rehearsal import Rehearsal, rehearse
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel, seconds_of
@@ -492,7 +492,8 @@ class Lake:
             below=below.expected,
             below_bound=below.bound,
             outlook=measure.outlook(level),
-            stuck=None if problem is None or view.problem is not None else str(problem.get("message")),
+            problem=None if view.problem is None else str(view.problem.get("code", "PROBLEM")),
+            stuck=None if problem is None else beyond_mending(view) if view.problem else str(problem.get("message")),
         )
         floor = measure.costs.floor()
         return PromiseStatus(
@@ -583,7 +584,7 @@ class _Upkeep:
                 self._context = alone
 
     def refresh(self, view: str, to: Csn) -> None:
-        refresh(self._context, view, to)
+        refresh(self._context, view, to, never_back=True)
 
     def release(self) -> Released:
         context = self._context

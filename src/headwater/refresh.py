@@ -67,20 +67,24 @@ class Policy(Enum):
         return self in (Policy.DEFAULT, Policy.AUTO, Policy.FULL)
 
 
-def refresh(context: Context, name: str, to: Csn | None, *, captured: Captured | None = None) -> RefreshReport:
+def refresh(
+    context: Context, name: str, to: Csn | None, *, captured: Captured | None = None, never_back: bool = False
+) -> RefreshReport:
     """Bring the view to a csn; None is the newest state of its tables, and then a view never goes back.
 
-    A view with a ``chunk_size`` goes there in several view updates, and the report tells of all of them. ``captured``
-    is what a capture just found, for who has made one.
+    Nor does it with ``never_back``, for who only wants it to be as far. A view with a ``chunk_size`` goes there in
+    several view updates, and the report tells of all of them. ``captured`` is what a capture just found, for who has
+    made one.
     """
+    never_back = never_back or to is None
     started = time.monotonic()
     before = context.catalog.view(name)
     target = _newest(context, Definition.load(before), captured) if to is None else to
     begun, rows = started, 0
     for stop in _stops(context, before, target)[:-1]:
-        rows += _refresh_once(context, name, stop, None, begun).rows
+        rows += _refresh_once(context, name, stop, begun, never_back=True).rows
         begun = time.monotonic()
-    last = _refresh_once(context, name, target, to, begun)
+    last = _refresh_once(context, name, target, begun, never_back=never_back)
     return replace(last, from_csn=before.csn, rows=rows + last.rows, seconds=time.monotonic() - started)
 
 
@@ -114,8 +118,8 @@ def _stops(context: Context, view: ViewRecord, target: Csn) -> list[Csn]:
     return chunk_ends([(unit.csn, rows) for unit, rows in updates_of(pending)], size, target)
 
 
-def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, started: float) -> RefreshReport:
-    """One view update; without ``to``, a view that another driver has brought further stays there."""
+def _refresh_once(context: Context, name: str, target: Csn, started: float, *, never_back: bool) -> RefreshReport:
+    """One view update; with ``never_back``, a view that another driver has brought further stays there."""
     before = context.catalog.view(name)
     # A view with a problem is recomputed anyhow.
     begun = finish_begun(context, name) if before.problem is None else None
@@ -124,9 +128,11 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
     view = context.catalog.view(name, before.view_id)
     choice: Choice | None = None
     if view.problem is not None:
-        applied = _recompute(context, view, definition, target, str(view.problem.get("code", "PROBLEM")), to, started)
+        applied = _recompute(
+            context, view, definition, target, str(view.problem.get("code", "PROBLEM")), never_back, started
+        )
     elif definition.recomputed is not None:
-        applied = _from_scratch(context, view, definition, target, to, started)
+        applied = _from_scratch(context, view, definition, target, never_back, started)
     else:
         choice = _choice(context, view, definition, target)
         alternatives = choice.as_json() if choice is not None else None
@@ -138,11 +144,11 @@ def _refresh_once(context: Context, name: str, target: Csn, to: Csn | None, star
                 target,
                 "FULL_IS_CHEAPER",
                 started=started,
-                never_back=to is None,
+                never_back=never_back,
                 alternatives=alternatives,
             )
         else:
-            applied = _incremental(context, view, definition, target, to, started, alternatives)
+            applied = _incremental(context, view, definition, target, never_back, started, alternatives)
             context.ran.add(_by_changes(view))
     if begun is not None and applied.mode == "none":
         applied = replace(begun, csn=applied.csn)
@@ -156,7 +162,7 @@ def _incremental(
     view: ViewRecord,
     definition: Definition,
     target: Csn,
-    to: Csn | None,
+    never_back: bool,
     started: float,
     alternatives: JsonObject | None,
 ) -> Applied:
@@ -165,8 +171,8 @@ def _incremental(
         try:
             propagate(context, view.name, target)
         except ExpressionFails as error:
-            return _recompute(context, view, definition, target, "FAILED_BETWEEN", to, started, because=error)
-    return apply(context, view.name, target, started=started, never_back=to is None, alternatives=alternatives)
+            return _recompute(context, view, definition, target, "FAILED_BETWEEN", never_back, started, because=error)
+    return apply(context, view.name, target, started=started, never_back=never_back, alternatives=alternatives)
 
 
 def _newest(context: Context, definition: Definition, captured: Captured | None) -> Csn:
@@ -237,6 +243,12 @@ def _sample(record: RefreshRecord) -> Sample:
     return Sample(record.mode, expected, record.seconds, changed, cold)
 
 
+def beyond_mending(view: ViewRecord) -> str | None:
+    """What keeps every refresh of a view from succeeding: a problem that its policy does not let a refresh mend."""
+    strict = Policy.of(view.options) is Policy.STRICT
+    return str(view.problem.get("message", "PROBLEM")) if view.problem is not None and strict else None
+
+
 def rows_of(context: Context, definition: Definition, name: str) -> int:
     """About how many rows a table or a view in FROM has."""
     catalog = context.catalog
@@ -245,35 +257,38 @@ def rows_of(context: Context, definition: Definition, name: str) -> int:
 
 
 def bring_below(context: Context, definition: Definition, target: Csn) -> None:
-    """Views that a view reads need not be refreshed for it, only propagated; one that can't be is recomputed."""
+    """Views that a view reads need not be refreshed for it, only propagated; one that can't be is recomputed.
+
+    None is taken back: somebody else may be reading it where it stands.
+    """
     for name in definition.views:
         below = context.catalog.view(name)
         inner = Definition.load(below)
         if below.problem is not None or inner.recomputed is not None:
             if below.problem is not None or below.csn < target:
-                refresh(context, name, target)
+                refresh(context, name, target, never_back=True)
         elif high_water_mark(context, below) < target:
             bring_below(context, inner, target)
             if context.catalog.view(name).problem is not None:  # what it reads has just been recomputed
-                refresh(context, name, target)
+                refresh(context, name, target, never_back=True)
                 continue
             try:
                 propagate(context, name, target)
             except ExpressionFails:
-                refresh(context, name, target)
+                refresh(context, name, target, never_back=True)
 
 
 def _from_scratch(
-    context: Context, view: ViewRecord, definition: Definition, target: Csn, to: Csn | None, started: float
+    context: Context, view: ViewRecord, definition: Definition, target: Csn, never_back: bool, started: float
 ) -> Applied:
     if target <= view.csn:
-        if to is not None:
+        if not never_back:
             require_reachable(context, view, target)
         return Applied(view.csn, 0, "none", "UP_TO_DATE")
     if not has_changed(context, view, Interval(view.csn, target)):
         require_captured(context, definition)
         return stay(context, view.name, target, started=started)
-    return _recompute(context, view, definition, target, str(definition.recomputed), to, started)
+    return _recompute(context, view, definition, target, str(definition.recomputed), never_back, started)
 
 
 def _recompute(
@@ -282,7 +297,7 @@ def _recompute(
     definition: Definition,
     target: Csn,
     reason: str,
-    to: Csn | None,
+    never_back: bool,
     started: float,
     because: ExpressionFails | None = None,
 ) -> Applied:
@@ -295,4 +310,4 @@ def _recompute(
             reason=reason,
         )
     require_captured(context, definition)
-    return recompute(context, view.name, target, reason, started=started, never_back=to is None)
+    return recompute(context, view.name, target, reason, started=started, never_back=never_back)

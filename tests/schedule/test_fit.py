@@ -88,6 +88,15 @@ def test_one_sample_is_a_fixed_cost_or_a_rate_that_meets_it() -> None:
     assert fit([Sample(10, 2.0)])(10) == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("rows", [1, 7, 100, 1000])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_of_samples_of_one_size_all_is_fixed_cost(rows: int, count: int) -> None:
+    """Rounding decided between that and all being per row, by which a small batch would have been nearly free."""
+    found = fit([Sample(rows, 2.0 + 0.1 * number) for number in range(count)])
+    assert found(1) == found(rows) == found(100 * rows)
+    assert 2.0 <= found(1) <= 2.0 + 0.1 * count
+
+
 def test_recent_samples_can_weigh_more() -> None:
     old = [Sample(rows, 1.0, weight=0.01) for rows in SIZES]
     new = [Sample(rows, 2.0) for rows in SIZES]

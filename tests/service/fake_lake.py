@@ -72,6 +72,7 @@ class FakeLake:
         self.releases = 0
         self.collections = 0
         self.breaks: HeadwaterError | None = None
+        self.chores_fail: HeadwaterError | None = None
         self._random = Random(seed)
         self.after_deed: Callable[[], None] = lambda: None
 
@@ -120,10 +121,14 @@ class FakeLake:
     def collect(self) -> None:
         self.collections += 1
         self.clock.time += 3.0
+        if self.chores_fail is not None:
+            raise self.chores_fail
 
     def release(self) -> int:
         self.releases += 1
         self.clock.time += 1.0
+        if self.chores_fail is not None:
+            raise self.chores_fail
         return 7
 
     # ------------------------------------------------------------------

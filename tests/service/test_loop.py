@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import CatalogUnavailable, QueryFailed
+from headwater.errors import CatalogUnavailable, LeaseHeld, QueryFailed, StorageFull
 from headwater.schedule.cost import Linear, PiecewiseLinear
 from headwater.schedule.service_level import ServiceLevel
 from headwater.service.loop import Demand, Loop, LoopSettings
@@ -365,6 +365,27 @@ def test_releases_are_published_as_often_as_asked() -> None:
     world.run(300)
     assert 8 <= world.lake.releases <= 10
     assert len(world.of("released")) == world.lake.releases
+
+
+def test_a_release_or_a_collection_that_fails_waits_for_its_next_time_and_stops_nothing() -> None:
+    world = World({"v": kept("online")}, release_every=30.0, collect_every=40.0)
+    world.lake.chores_fail = LeaseHeld("Somebody else publishes a release.")
+    world.run(300)
+    assert 8 <= world.lake.releases <= 10
+    assert 5 <= world.lake.collections <= 8
+    assert {event["of"] for event in world.of("error")} == {"release", "collect"}
+    assert world.of("released") == world.of("collected") == []
+    assert world.lake.deeds
+
+
+def test_who_asks_is_answered_when_the_loop_ends_by_an_error() -> None:
+    world = World({"v": kept("online")})
+    world.lake.breaks = StorageFull("The disk is full.")
+    asked = world.loop.demand("v")
+    with pytest.raises(StorageFull):
+        world.loop.run(lambda: False)
+    assert asked.finished.is_set()
+    assert asked.error is not None
 
 
 def test_every_view_is_told_of_once_a_minute_whatever_happens() -> None:

@@ -7,6 +7,11 @@ from collections.abc import Callable
 import pytest
 
 import headwater
+from headwater.algebra.time import Csn
+from headwater.apply.driver import recompute
+from headwater.definition import Definition
+from headwater.errors import BeyondHighWaterMark
+from headwater.refresh import bring_below
 from tests.spark.constructs import TABLES
 from tests.spark.oracle import World, assert_rows_equal
 
@@ -112,3 +117,23 @@ def test_a_select_reads_views_and_tables_together(world: World) -> None:
         f"SELECT p.k, p.n FROM ({PER_KEY}) p JOIN r ON r.k = p.k WHERE p.n > 1", world.newest_csn()
     )
     assert_rows_equal(answer, expected)
+
+
+def test_a_view_below_is_not_taken_back_and_not_read_beyond_where_it_stands(make_world: Callable[..., World]) -> None:
+    """Another driver may read it where it stands; at a csn that it has not reached its rows are of another moment."""
+    world = make_world("below stays")
+    world.make("r", "k INT, v INT", "(1, 1)")
+    world.create("low", "SELECT k, v FROM r", "OPTIONS (refresh = 'full')")
+    world.create("high", "SELECT k, count(*) AS n FROM low GROUP BY k")
+    context = world.lake._context
+    for key in (2, 3):
+        world.run(f"INSERT INTO {{r}} VALUES ({key}, 1)")
+    newest = world.lake.refresh("low").csn
+    bring_below(context, Definition.load(context.catalog.view("high")), Csn(newest - 1))
+    assert context.catalog.view("low").csn == newest
+    world.run("INSERT INTO {r} VALUES (4, 1)")
+    later = world.lake.capture()
+    with pytest.raises(BeyondHighWaterMark):
+        recompute(context, "high", Csn(later), "VIEW_ON_RECOMPUTED", started=0.0)
+    world.refresh("high")
+    assert world.view_csn("high") == later

@@ -246,7 +246,7 @@ def recompute(
             for leaf in context.catalog.leaves(view_id):
                 context.catalog.require_logged(leaf.table, csn)  # its changes from there on are wanted next
         for below in Definition.load(view).views:
-            require_kept(context.catalog.view(below), csn)
+            require_reachable(context, context.catalog.view(below), csn)
         place = view.delta_location if _delta_goes_on(context, view, csn) else None
         intent = {"recompute": csn, "reason": reason, "delta": place}
         step = context.catalog.begin_step([lease, other], view_id, "apply", intent)

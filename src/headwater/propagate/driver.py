@@ -27,7 +27,14 @@ from headwater.durable import DurablePoint
 from headwater.engine.failures import after_a_change_of_columns, is_driver_failure, table_failure, translated
 from headwater.engine.files import bytes_added
 from headwater.engine.spark import CommitTag, Written
-from headwater.errors import ExpressionFails, HeadwaterError, InternalError, InvalidInput, SchemaChanged
+from headwater.errors import (
+    BeyondHighWaterMark,
+    ExpressionFails,
+    HeadwaterError,
+    InternalError,
+    InvalidInput,
+    SchemaChanged,
+)
 from headwater.propagate.choosing import Wanted
 from headwater.propagate.extents import table_extent
 from headwater.propagate.frontier import Frontier, PropagationStep, advance
@@ -192,6 +199,7 @@ def _answer(
 ) -> tuple[Written | None, JsonObject]:
     """Append the step's answer to the view delta; its commit, if it had any rows, and what is to be told of it."""
     over = Interval(before.high_water_mark, max(after.times))
+    _require_propagated(context, definition, over.end)
     context.engine.versions.trim()
     moments = moments_of(context, definition)
     _tell_residents(context, definition, moments, over)
@@ -212,6 +220,20 @@ def _answer(
             elif queries:
                 written = append_answers(context, view, definition, queries, tag)
     return written, {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
+
+
+def _require_propagated(context: Context, definition: Definition, csn: Csn) -> None:
+    """The views below were brought as far; somebody may have recomputed one of them at an earlier csn since."""
+    for name in definition.views:
+        below = context.catalog.view(name)
+        mark = min(leaf.t_comp for leaf in context.catalog.leaves(below.view_id))
+        if mark < csn:
+            raise BeyondHighWaterMark(
+                f"View {name!r} stands at csn {mark}; its changes up to csn {csn} are not there (any more).",
+                remedy="Try again: it is brought there first.",
+                view=name,
+                high_water_mark=mark,
+            )
 
 
 def _rows_read(context: Context, definition: Definition, moments: CatalogMoments, over: Interval) -> int | None:

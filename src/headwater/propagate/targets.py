@@ -120,9 +120,11 @@ def width_of(leaf: LeafRecord) -> Width:
 
 def count_rows(context: Context, table: str, interval: Interval) -> None:
     """Have the number of changed rows of every commit in the interval in the catalog."""
-    unknown = [unit for unit in context.catalog.units(table, interval.start, interval.end) if unit.rows is None]
+    record = context.catalog.base_table(table)
+    units = context.catalog.units(table, interval.start, interval.end)
+    # Before a table was begun anew, its versions were of another.
+    unknown = [unit for unit in units if unit.rows is None and unit.csn >= record.since_csn]
     if unknown:
-        location = context.catalog.base_table(table).location
-        counted = context.source.changed_rows(table, location, [unit.version for unit in unknown])
+        counted = context.source.changed_rows(table, record.location, [unit.version for unit in unknown])
         for unit in unknown:
             context.catalog.set_rows(table, unit.version, counted.get(unit.version, 0))

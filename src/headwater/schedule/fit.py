@@ -148,13 +148,17 @@ def _fit(samples: Sequence[Sample]) -> PiecewiseLinear:
 def _weighted(samples: Sequence[Sample], weights: Sequence[float]) -> PiecewiseLinear:
     knots = _knots([sample.rows for sample in samples])
     roots = [sqrt(weight) for weight in weights]
+    # Of samples of one size nobody can tell what a row adds: the whole is taken for fixed.
+    slopes = [[root * sample.rows for root, sample in zip(roots, samples, strict=True)]]
+    several = len({sample.rows for sample in samples}) > 1
     columns = [
         roots,
-        [root * sample.rows for root, sample in zip(roots, samples, strict=True)],
+        *(slopes if several else []),
         *([root * min(sample.rows, knot) for root, sample in zip(roots, samples, strict=True)] for knot in knots),
     ]
     values = [root * sample.seconds for root, sample in zip(roots, samples, strict=True)]
-    fixed, per_row, *bends = non_negative_least_squares(columns, values)
+    fixed, *rates = non_negative_least_squares(columns, values)
+    per_row, *bends = rates if several else [0.0]
 
     def at(rows: int) -> float:
         return fixed + per_row * rows + sum(bend * min(rows, knot) for bend, knot in zip(bends, knots, strict=True))

@@ -103,6 +103,8 @@ class Seen:
         limit = level.response_time
         if limit is None:
             return "kept"
+        if self.problem is not None:
+            return "at risk"  # a refresh recomputes, of which nothing was measured
         predicted, bound = self.predicted, self.bound
         if predicted is None or bound is None:
             return "unknown"

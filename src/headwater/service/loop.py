@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol
@@ -91,7 +92,7 @@ class LakeActions(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Demand:
     """A reader who waits for the newest state of a view."""
 
@@ -188,11 +189,13 @@ class Loop:
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Until told to stop; what is going on then is finished first."""
-        while not stopped():
-            if not self.round():
-                self._clock.wait(self._settings.tick)
-        for waiting in self._waiting():
-            self._finish(waiting, error=ServiceStopped("The service stops.", remedy="Ask again when it runs."))
+        try:
+            while not stopped():
+                if not self.round():
+                    self._clock.wait(self._settings.tick)
+        finally:
+            for waiting in self._waiting():
+                self._finish(waiting, error=ServiceStopped("The service stops.", remedy="Ask again when it runs."))
 
     def round(self) -> bool:
         """One look and at most one deed; whether there was one."""
@@ -305,21 +308,33 @@ class Loop:
         every = self._settings.release_every
         if every is None or now - self._released_at < every:
             return False
-        csn = self._lake.release()
+        with self._chore("release"):
+            csn = self._lake.release()
+            self._tell({"event": "released", "csn": csn, "seconds": round(self._clock.now() - now, 3)})
         self._worked(now)
         self._released_at = self._clock.now()
-        self._tell({"event": "released", "csn": csn, "seconds": round(self._released_at - now, 3)})
         return True
 
     def _collect(self, now: float) -> bool:
         every = self._settings.collect_every
         if every is None or now - self._collected_at < every:
             return False
-        self._lake.collect()
+        with self._chore("collect"):
+            self._lake.collect()
+            self._tell({"event": "collected", "seconds": round(self._clock.now() - now, 3)})
         self._worked(now)
         self._collected_at = self._clock.now()
-        self._tell({"event": "collected", "seconds": round(self._collected_at - now, 3)})
         return True
+
+    @contextmanager
+    def _chore(self, name: str) -> Iterator[None]:
+        """What is done when nothing is more urgent; that it fails is told, and it waits for its next time."""
+        try:
+            yield
+        except (CatalogProblem, EngineUnavailable, StorageFull):
+            raise
+        except HeadwaterError as error:
+            self._tell({"event": "error", "of": name, **error.as_dict()})
 
     # ------------------------------------------------------------------ what is told
 

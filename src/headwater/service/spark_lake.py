@@ -18,7 +18,7 @@ from headwater.definition import Definition, base_tables_of
 from headwater.errors import OF_THE_LAKE, HeadwaterError, SourceProblem, UnknownName
 from headwater.measured import LAKE, Parts, ViewMeasure, backlog_of, costs_below, gather, measure_of
 from headwater.propagate.driver import propagate_leaves, require_usable
-from headwater.refresh import refresh
+from headwater.refresh import beyond_mending, refresh
 from headwater.schedule.keeping import Seen
 from headwater.schedule.service_level import ServiceLevel
 from headwater.schedule.view_costs import ViewCosts
@@ -120,7 +120,7 @@ class SparkLake:
             apart=measure.parts.apart,
             outlook=measure.outlook(level),
             problem=None if view.problem is None else str(view.problem.get("code", "PROBLEM")),
-            stuck=None if view.problem is not None else self._stuck(view),
+            stuck=self._stuck(view) if view.problem is None else beyond_mending(view),
         )
 
     def _stuck(self, view: ViewRecord) -> str | None:
