@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,29 +10,16 @@ import pytest
 from headwater.algebra.plan import LeafId
 from headwater.algebra.time import Csn, Interval
 from headwater.apply.driver import has_changed
-from headwater.catalog import Catalog, Commit, CostRecord, LeafTime, Lease, open_catalog
+from headwater.catalog import Catalog, Commit, CostRecord, LeafTime, Lease
 from headwater.context import Context
 from headwater.definition import Definition, TableUse
 from headwater.errors import HeadwaterError, ResponseTimeTooShort
 from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, costs_below, gather, measure_of, require_feasible
 from headwater.refresh import refresh
 from headwater.schedule.service_level import ServiceLevel
-from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, populate, step, table, view
+from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, step, table, view
 
 BETWEEN = "SELECT k, v FROM r WHERE NOT v BETWEEN (SELECT max(s.v) FROM s WHERE s.k = r.k) AND 9"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with open_catalog(f"sqlite:///{tmp_path}/catalog.db", clock=lambda: 1_000_000, create=True) as opened:
-        yield opened
-
-
-@pytest.fixture
-def lease(catalog: Catalog) -> Iterator[Lease]:
-    with catalog.lease("all") as lease:
-        populate(catalog, lease)
-        yield lease
 
 
 def test_the_parts_of_a_join_are_its_leaves_and_of_a_view_with_nodes_all_together(

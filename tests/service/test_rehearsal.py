@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from headwater.catalog import Catalog, Commit, CostKind, CostRecord, Lease, open_catalog
+from headwater.catalog import Catalog, Commit, CostKind, CostRecord, Lease
 from headwater.errors import InvalidInput, NothingPending, ResponseTimeTooShort
 from headwater.measured import LAKE, arrivals_of, costs_below
 from headwater.rehearsal import rehearse
-from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, populate, view
+from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, view
 
 SECOND = 1_000_000
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with open_catalog(f"sqlite:///{tmp_path}/catalog.db", clock=lambda: 1_000_000, create=True) as opened:
-        yield opened
-
-
-@pytest.fixture
-def lease(catalog: Catalog) -> Iterator[Lease]:
-    with catalog.lease("all") as lease:
-        populate(catalog, lease)
-        yield lease
 
 
 def measured(catalog: Catalog) -> None:

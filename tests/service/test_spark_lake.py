@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from headwater.catalog import Catalog, CostKind, CostRecord, Lease, ViewRecord, open_catalog
+from headwater.catalog import Catalog, CostKind, CostRecord, Lease, ViewRecord
 from headwater.context import Context
 from headwater.errors import QueryFailed
 from headwater.measured import LAKE, Backlog, backlog_of
@@ -18,23 +16,15 @@ from headwater.service.loop import Loop, Refreshed
 from headwater.service.metrics import Metrics
 from headwater.service.spark_lake import SparkLake
 from tests.service.fake_lake import FakeClock
-from tests.service.worlds import SUMS, leaves, populate, view
+from tests.service.worlds import SUMS, leaves, view
 
 RECOMPUTED = view("turned", SUMS.sql, "r", "s", definition={**SUMS.definition, "recomputed": "PIVOT"})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with open_catalog(f"sqlite:///{tmp_path}/catalog.db", clock=lambda: 1_000_000, create=True) as opened:
-        yield opened
-
-
-@pytest.fixture
-def lease(catalog: Catalog) -> Iterator[Lease]:
-    with catalog.lease("all") as lease:
-        populate(catalog, lease)
-        catalog.set_rows("r", 3, 20)
-        yield lease
+def lease(catalog: Catalog, lease: Lease) -> Lease:
+    catalog.set_rows("r", 3, 20)
+    return lease
 
 
 def promising(catalog: Catalog, lease: Lease, name: str, options: dict[str, str]) -> None:
