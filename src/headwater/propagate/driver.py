@@ -199,7 +199,7 @@ def _answer(
 ) -> tuple[Written | None, JsonObject]:
     """Append the step's answer to the view delta; its commit, if it had any rows, and what is to be told of it."""
     over = Interval(before.high_water_mark, max(after.times))
-    _require_propagated(context, definition, over.end)
+    _require_propagated(context, definition, after)
     context.engine.versions.trim()
     moments = moments_of(context, definition)
     _tell_residents(context, definition, moments, over)
@@ -222,16 +222,18 @@ def _answer(
     return written, {"integrity": integrity.as_json(), "blocks": blocks.as_json()}
 
 
-def _require_propagated(context: Context, definition: Definition, csn: Csn) -> None:
-    """The views below were brought as far; somebody may have recomputed one of them at an earlier csn since."""
-    for name in definition.views:
-        below = context.catalog.view(name)
+def _require_propagated(context: Context, definition: Definition, after: Frontier) -> None:
+    """Views below were brought as far as each leaf goes; somebody may have recomputed one at an earlier csn since."""
+    for scan, reached in zip(definition.leaves, after.times, strict=True):
+        if scan.table not in definition.views:
+            continue
+        below = context.catalog.view(scan.table)
         mark = min(leaf.t_comp for leaf in context.catalog.leaves(below.view_id))
-        if mark < csn:
+        if mark < reached:
             raise BeyondHighWaterMark(
-                f"View {name!r} stands at csn {mark}; its changes up to csn {csn} are not there (any more).",
+                f"View {scan.table!r} stands at csn {mark}; its changes up to csn {reached} are not there (any more).",
                 remedy="Try again: it is brought there first.",
-                view=name,
+                view=scan.table,
                 high_water_mark=mark,
             )
 
