@@ -80,6 +80,9 @@ def test_the_state_of_a_promise() -> None:
     assert replace(SEEN, backlog=(100, 500)).state == "broken"
     assert replace(SEEN, outlook=Outlook(10, 3, 3, 1, broken_in=3600)).state == "at risk"
     assert replace(SEEN, stuck="r: its change feed is off").state == "broken"
+    assert SEEN.state == "kept"
+    assert replace(SEEN, problem="TABLE_RESYNCED").state == "at risk"  # what a recomputation takes was not measured
+    assert replace(SEEN, problem="TABLE_RESYNCED", stuck="it may not be recomputed").state == "broken"
     assert replace(SEEN, level=ServiceLevel(max_staleness=5)).state == "kept"
     assert replace(SEEN, level=ServiceLevel(max_staleness=2)).state == "broken"
     noisy = fit([Sample(10, seconds) for seconds in (3.0, 3.0, 3.0, 9.0) * 10])

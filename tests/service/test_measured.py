@@ -15,6 +15,7 @@ from headwater.context import Context
 from headwater.definition import Definition, TableUse
 from headwater.errors import HeadwaterError, ResponseTimeTooShort
 from headwater.measured import LAKE, TOGETHER, Parts, backlog_of, costs_below, gather, measure_of, require_feasible
+from headwater.propagate.targets import count_rows
 from headwater.refresh import refresh
 from headwater.schedule.service_level import ServiceLevel
 from tests.service.worlds import ABOVE, JOIN, SUMS, leaves, step, table, view
@@ -202,3 +203,24 @@ def test_views_below_are_part_of_what_a_refresh_takes(catalog: Catalog, lease: L
     )
     with pytest.raises(ResponseTimeTooShort, match=r"\+ the views that it reads"):
         require_feasible(catalog, ServiceLevel(response_time=5), ABOVE, "above")
+
+
+def test_commits_from_before_a_table_was_begun_anew_are_not_counted(catalog: Catalog, lease: Lease) -> None:
+    """Their versions are of another table; to note their rows raised, and the service saw no view any more."""
+    asked: list[list[int]] = []
+
+    class Source:
+        def changed_rows(self, name: str, location: str, versions: list[int]) -> dict[int, int]:
+            asked.append(versions)
+            return dict.fromkeys(versions, 7)
+
+    before = [unit.csn for unit in catalog.units("r", Csn(0), catalog.newest_csn()) if unit.rows is None]
+    assert before
+    since = catalog.restart_base_table(lease, replace(catalog.base_table("r"), since_version=90)).since_csn
+    nothing = cast(Any, None)
+    context = Context(catalog, nothing, cast(Any, Source()), "/", lambda: 0)
+    count_rows(context, "r", Interval(Csn(0), since))
+    assert asked == [[90]]
+    rows = {unit.csn: unit.rows for unit in catalog.units("r", Csn(0), since)}
+    assert rows[since] == 7
+    assert all(rows[csn] is None for csn in before)

@@ -102,3 +102,13 @@ def test_each_kind_of_step_is_cold_until_one_of_it_was_run(catalog: Catalog, lea
     assert takes("recompute") == {"turned": (1, 1), "sums": (1, 30, 30)}
     assert takes("propagate") == {"turned": (1, 1), "sums": (1, 1, 30)}
     assert takes("apply") == {"turned": (1, 1), "sums": (1, 1, 1)}
+
+
+@pytest.mark.parametrize(("policy", "state"), [("default", "at risk"), ("strict", "broken")])
+def test_a_view_that_must_be_recomputed_does_not_keep_its_promise_surely_and_a_strict_one_not_at_all(
+    catalog: Catalog, lease: Lease, policy: str, state: str
+) -> None:
+    promising(catalog, lease, "sums", {"response_time": "1000s", "refresh": policy})
+    catalog.set_view_problem(lease, catalog.view("sums").view_id, {"code": "TABLE_RESYNCED", "message": "lost"})
+    (seen,) = WithoutSpark(catalog).look()
+    assert (seen.name, seen.state) == ("sums", state)
